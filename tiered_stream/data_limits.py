@@ -20,16 +20,15 @@ class Limit:
     def check(self, number: int, what: str) -> None:
         """Raise DataLimitError if `number` exceeds `maximum`.
 
-        `what` is the start of the message: the name of the value that `number` gives, such as "the batch's length".
+        `what` names the value for the error's message, such as "the batch's length".
         """
         if number > self.maximum:
             raise self.exceeded(f"{what}: {number}")
 
     def exceeded(self, what: str) -> DataLimitError:
-        """Return the error for data above the limit.
+        """Return the error for data above the limit. Its message names `maximum` and `option`.
 
-        `what` is the start of the message: the name of the data, and the data's size. The message then names `maximum`
-        and `option`.
+        `what` is the start of the message: the name of the data, and the data's size.
         """
         return DataLimitError(
             f"{what}, more than the {self.maximum} that the option {self.option} allows; raise it to read this"
@@ -38,11 +37,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the data that one query reads.
+    """Limits on the data that one query reads. Data above a limit raises DataLimitError and is never skipped.
 
-    `batch_records` and `record_headers` limit the number of records in a batch, and of headers in a record. The other
-    limits are in bytes. Data above a limit raises DataLimitError and is never skipped. A batch below the limits is
-    decoded piece by piece, so the memory for decoded records is bounded however many records the batch has.
+    `batch_records` is the maximum number of records in a record batch, and `record_headers` the maximum number of
+    headers in a record. The other limits are in bytes. `batch` and `decompressed_batch` limit a record batch, `chunk`
+    and `manifest` limit what Aiven's plugin writes, and `index` limits an index file of a segment. `snapshot` limits a
+    segment's producer snapshot and its leader epoch checkpoint. A batch below the limits is decoded piece by piece, so
+    the memory for decoded records is bounded however many records the batch has.
     """
 
     batch: Limit = Limit("remote.max.batch.bytes", 256 << 20)

@@ -23,17 +23,17 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text as `printable` does, with line ends escaped, too. So a peer's text adds no lines to a log."""
+    """Return the text as `printable` does, but with line ends escaped, so that a peer's text adds no lines to a log."""
     return printable(text).replace("\n", "\\n")
 
 
 def some_of(texts: Sequence[str], most: int = 5) -> str:
-    """Return the first `most` texts, separated by commas, and the number of texts that are left out."""
+    """Return the first `most` texts, separated by commas, and then the number of further texts (`and 3 more`)."""
     return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
 class TieredStreamError(Exception):
-    """Root of every error that this package raises on purpose. Its message is `printable`.
+    """Base class of every error that this package raises on purpose. Its message has printable characters only.
 
     Fix: Catch it to handle all errors of this package.
     """
@@ -91,7 +91,10 @@ class UndecodableRecordError(TieredStreamError):
     """
 
     fits: Sequence[tuple[str, str, str]] = ()
-    """`key` or `value`, and the format (`''`: the given one) and the schema that fit it in the record, if known."""
+    """Settings with which the record's JSON would decode: tuples of `key` or `value`, format, and schema.
+
+    The format is `''` if the configured format is right already. The sequence is empty if no settings are known.
+    """
 
 
 class DataLimitError(UnsupportedDataError):
@@ -103,7 +106,7 @@ class DataLimitError(UnsupportedDataError):
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Put the data's name before the message of a CorruptDataError or UnsupportedDataError raised in the block.
+    """Put the data's name before the message of a CorruptDataError or UnsupportedDataError that the block raises.
 
     The class of the error stays. Other errors pass unchanged. `what` is the name, or a function that returns the name
     and is called only if there is an error.

@@ -21,19 +21,21 @@ _EXTRAS = {
     "confluent_kafka": ("confluent-kafka", "kafka-sink"),
     "gssapi": ("gssapi", "kerberos"),
 }
-"""By the name of a module: the package that has the module, and the extra that installs the package."""
+"""Package that has a module, and the extra of `tiered-stream` that installs the package, by the module's name."""
 _OTHER_WAYS = {"spark": ", or use the Python of the Spark that your platform brings"}
 
 
 @contextmanager
 def naming_extras(user: str) -> Iterator[None]:
-    """Replace the error for a missing package of an extra, raised in the block, by an error that names the extra.
+    """Replace a ModuleNotFoundError that the `with` block raises by an error that names the extra to install.
+
+    A ModuleNotFoundError for a module of no extra passes unchanged.
 
     Args:
-        user: user of the package, for the error, such as "this command".
+        user: name of the code that needs the module, for the error's message, such as "this command".
 
     Raises:
-        ConfigurationError: a package is missing that an extra installs.
+        ConfigurationError: the block needs a module of an extra that is not installed.
     """
     try:
         yield
@@ -47,7 +49,8 @@ def check_installed(module: str, user: str) -> None:
     """Check that a module of an extra is installed, without an import of the module.
 
     Args:
-        user: user of the module, for the error.
+        module: name of a module that an extra of `tiered-stream` installs, such as `pandas`.
+        user: name of the code that needs the module, for the error's message, such as "a redrive".
 
     Raises:
         ConfigurationError: the module is not installed.

@@ -1,4 +1,4 @@
-"""Error codes of Kerberos' library (MIT's `krb5.h`): the part that is at fault, and the fix.
+"""Error codes of MIT Kerberos (`krb5.h`), each with the part that is at fault and the fix.
 
 The codes are in MIT's files `krb5_err.et` and `gssapi_err_krb5.et`.
 """
@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 
 class Culprit(Enum):
-    """Part that is at fault. A fault of a `SERVICE`, such as a busy KDC or an expired ticket, may be gone later."""
+    """Part that is at fault: the configuration (`SETUP`), the user's principal or key (`USER`), or a `SERVICE`.
+
+    A fault of a `SERVICE`, such as a busy KDC or an expired ticket, may be gone later.
+    """
 
     SETUP = "setup"
     USER = "user"
@@ -18,7 +21,7 @@ class Culprit(Enum):
 
 
 class KerberosFault(NamedTuple):
-    """Meaning of an error code. `advice` says what to do, as a clause of an error message."""
+    """Meaning of a Kerberos error code: the part at fault (`culprit`), and the fix, for error messages (`advice`)."""
 
     culprit: Culprit
     advice: str
@@ -30,7 +33,7 @@ CLOCK = "set the clocks of this machine and of the KDC by NTP; they may differ b
 UNKNOWN_SERVICE, EXPIRED, NO_CACHE, NO_CREDENTIALS, BAD_CACHE = (
     -1765328377, -1765328352, -1765328189, -1765328243, -1765328172,
 )  # fmt: skip
-"""Codes whose fix depends on the service, or on how the user logs in."""
+"""Kerberos error codes that other modules handle, because the fix depends on the service or on the way of the login."""
 FAULTS: dict[int, KerberosFault] = {
     -1765328378: KerberosFault(Culprit.USER, "the KDC knows no such user: correct principal, or add it to the KDC"),
     -1765328366: KerberosFault(Culprit.USER, "the KDC has locked or expired this user: unlock it there"),
@@ -58,14 +61,14 @@ FAULTS: dict[int, KerberosFault] = {
     ),
 }
 _EXPIRED_MAJOR = 11 << 16
-"""`GSS_S_CREDENTIALS_EXPIRED`."""
+"""GSSAPI's major status `GSS_S_CREDENTIALS_EXPIRED` (RFC 2744)."""
 
 
 def fault_code(major: int, minor: int) -> int:
-    """Return Kerberos' error code for the status codes `major` and `minor` of a GSSAPI error.
+    """Return Kerberos' error code, such as a key of `FAULTS`, for the `major` and `minor` status of a GSSAPI error.
 
-    `minor` may be a negative code that is given as an unsigned number. If the ticket has expired, the result is
-    `EXPIRED`, whichever `minor` is given.
+    Most of Kerberos' codes are negative; `minor` may have such a code as an unsigned 32-bit number. If `major` says
+    that the ticket has expired, the result is `EXPIRED`, whichever `minor` is given.
     """
     if major & 0xFF0000 == _EXPIRED_MAJOR:
         return EXPIRED

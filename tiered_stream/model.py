@@ -24,7 +24,7 @@ ASSUMED_RECORD_BYTES = 256
 """Assumed size of a record in bytes, for splits that are read from a broker, which does not report sizes beforehand."""
 
 REPORT_TOKEN_BYTES = 16
-"""Size of the token with which each report of a task begins."""
+"""Size in bytes of the secret token with which each report of metrics from a task begins."""
 
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -229,7 +229,10 @@ class SegmentLocation:
     def part(
         self, offsets: OffsetRange, bytes_of_part: ByteRange, following: tuple[int, int] | None
     ) -> SegmentLocation:
-        """Return the part of this location that has the offsets `offsets` and the bytes `bytes_of_part`."""
+        """Return the part of this location with these offsets, bytes and `following`.
+
+        The part keeps only the aborted transactions that overlap its offsets.
+        """
         aborted = touching(self.aborted_transactions, offsets.start, offsets.end)
         return replace(self, offsets=offsets, bytes=bytes_of_part, aborted_transactions=aborted, following=following)
 
@@ -258,7 +261,7 @@ def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterat
 
 
 def merged(before: SegmentLocation, after: SegmentLocation) -> SegmentLocation | None:
-    """Return one location in place of two adjacent ones, or None if they cannot be merged.
+    """Return one location in place of two adjacent locations, or None if they cannot be merged.
 
     They can be merged if both are of the same segment, the offsets of `after` start where the offsets of `before` end,
     and their byte ranges meet or overlap. The result has the signed URL, the storage format and the `following` of
@@ -281,8 +284,8 @@ class Split:
     """Offsets of one partition that one task reads, from the segments that hold all of them or from the broker.
 
     `locations` are in offset order and together hold `offsets`; empty: the broker is read. If `topic_id` is given,
-    records of another topic with the same name are not read. `why_brokers` is the metrics' name for the reason if the
-    offsets are tiered, but the broker is read nevertheless. A split is small and picklable.
+    records of another topic with the same name are not read. If the broker is read although the offsets are tiered,
+    `why_brokers` is the reason, by its name in the metrics; otherwise it is empty. A split is small and picklable.
     """
 
     topic_partition: TopicPartition
@@ -308,14 +311,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Receiver of tasks' reports at `place` (`host:port`), and the random `token` with which each report must begin.
+    """UDP address (`place`, as `host:port`) to which tasks send metrics, and the token with which a report must begin.
 
-    The token is a secret, because its holder can forge the counters of a run.
+    The random token is a secret, because its holder can forge the metrics of a query.
     """
 
     place: str
     token: bytes = field(repr=False)
 
     def to_option(self) -> str:
-        """Return the address with its token, in the form that `remote.metrics.secret.addresses` takes."""
+        """Return `host:port/TOKEN`, with the token in hex, as in the option `remote.metrics.secret.addresses`."""
         return f"{self.place}/{self.token.hex()}"

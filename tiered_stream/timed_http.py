@@ -38,7 +38,7 @@ def timed_pools(
     """Return a pool of HTTP connections on which each response must end within `response_seconds`; nothing is retried.
 
     The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError. A
-    proxy's response to CONNECT has as much time, from the start of the connection on.
+    proxy's response to CONNECT has the same time limit, which starts when the connection is made.
 
     Args:
         connect_seconds: time limit for making a connection.
@@ -69,17 +69,21 @@ def environment_proxy(url: str) -> str | None:
 
 
 def _by_proxy(proxy: str, tls: ssl.SSLContext | None, arguments: dict[str, Any]) -> urllib3.PoolManager:
-    """Return a pool of connections through a proxy, whose URL may have a user's name and password."""
+    """Return a pool of connections through the proxy with this URL, in which a user name and password may stand.
+
+    `arguments` are urllib3's arguments for the pool.
+    """
     login = unquote(urlsplit(proxy).netloc.rpartition("@")[0])
     headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
     return urllib3.ProxyManager(proxy, proxy_headers=headers, proxy_ssl_context=tls, **arguments)
 
 
 def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict[str, type]:
-    """Return, for the URL schemes `http` and `https`, a class of pools of connections.
+    """Return urllib3 connection pool classes by URL scheme (`http`, `https`), for `PoolManager.pool_classes_by_scheme`.
 
-    Their connections are of a subclass of `connection` with the class attributes `attributes`, because urllib3 passes
-    no arguments of ours to connections. The subclass has urllib3's name, which is in the texts of errors.
+    The pools make connections of a subclass of `connection` that has the class attributes `attributes`. Class
+    attributes are needed, because urllib3 passes only its own arguments to connections. The subclass has the name of
+    urllib3's class, because error messages show it.
     """
     plain = type(HTTPConnection.__name__, (connection,), attributes)
     secure = type(HTTPSConnection.__name__, (connection, HTTPSConnection), attributes)
@@ -95,7 +99,7 @@ def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **a
     A redirect is not followed, because it could send a secret to another server. urllib3's log is muted.
 
     Raises:
-        ValueError: the body is longer.
+        ValueError: the body is longer than `max_bytes`.
         HTTPError, OSError: there is no response, or it breaks off (HTTPError is urllib3's class).
     """
     content = bytearray()
@@ -112,7 +116,7 @@ def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **a
 
 
 def json_object(content: bytes | str) -> dict[str, Any] | None:
-    """Return the JSON object that `content` is, such as a response's body; None: it is not a JSON object."""
+    """Parse `content`, such as a response's body, as a JSON object; return None if it is not a JSON object."""
     try:
         document = orjson.loads(content)
     except ValueError:

@@ -10,10 +10,11 @@ Files that other packages import:
 - `offset_reader`: interface for the offsets at which partitions begin and end
 - `list_offsets`: offset reader that asks brokers, and topic settings
 - `group_offsets`: committed offsets of a consumer group
-- `leader_epochs`: leader epochs and lineages of partitions
-- `location_fetch`: segment locations of offset ranges (KIP-1248)
+- `leader_epochs`: leader epochs of partitions, with the end offset of each epoch
+- `location_fetch`: tiered segments that hold an offset range, and the range's bytes in them (KIP-1248)
 - `record_fetch`: record bytes from an offset on, or of an offset range
-- `kafka_errors`: conversion of Kafka's errors into errors of this package
+- `kafka_errors`: conversion of Kafka's errors into errors of `tiered_stream.errors`
 
-`connections` and `leader_requests` are for this package alone. `leader_requests` handles leaders that move.
+Only files of this folder use `connections` and `leader_requests`. `leader_requests` repeats a request if a partition's
+leader has moved to another broker.
 """

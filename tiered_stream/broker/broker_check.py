@@ -1,10 +1,10 @@
-"""Check of the brokers at the start of a query or a command, which soon reports wrong addresses and wrong protocols.
+"""Check at the start of a query or a command that brokers respond. It reports a wrong address or protocol in seconds.
 
 Later calls wait longer, because brokers that have responded before will probably be back.
 
 If a listener does not respond as expected, it may speak HTTP, TLS, or want a login. To find out, `mismatch` sends
-Kafka's request SaslHandshake, which any listener responds to before a login. The request's text has empty lines, so
-that an HTTP server responds, too, and does not wait for more.
+Kafka's request SaslHandshake, which every Kafka listener responds to before a login. The text in the request has empty
+lines, so that an HTTP server responds at once, too.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tiered_stream.options.types import host_and_port
 log = logging.getLogger(__name__)
 
 PROBE_AFTER_S = 1.0
-"""Seconds without a response after which the listeners are examined."""
+"""Seconds without a response from a broker after which `meet_brokers` finds out which protocol the listeners speak."""
 _PROBE_S = 2.0
 _MAX_PROBED = 10
 _MAX_MECHANISMS = 20
 _CORRELATION_ID = 0x74697374
 _ILLEGAL_SASL_STATE = 34
-"""Error code of a listener without SASL."""
+"""Kafka's error code ILLEGAL_SASL_STATE, with which a listener without SASL responds to a SaslHandshake."""
 _LEAST_S = 0.001
 _MOST_BYTES = 4096
 _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
@@ -54,15 +54,16 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     A bootstrap server has to respond. If `advertised` is true, a broker also has to respond at the address that it
     advertises.
 
-    If every address is unknown or refuses connections, give up after `BrokerConfig.start_timeout_ms`. If no broker
-    responds within 1 s, or a login is refused, find out what else listens at the bootstrap servers. After 3 s, log a
-    warning.
+    The time limit is `default.api.timeout.ms`, or `BrokerConfig.start_timeout_ms` if every address is unknown or
+    refuses connections. If no broker responds within 1 s, or a login is refused, find out which protocol the bootstrap
+    servers speak. After 3 s without a response, log a warning.
 
     Raises:
-        ConfigurationError: the listeners do not speak Kafka's protocol, or need another `kafka.security.protocol` or
-            `kafka.sasl.mechanism`.
-        BrokerUnavailableError: nobody responds.
-        BrokerAuthorizationError, BrokerError: the login was refused, or the same request would fail again.
+        ConfigurationError: the bootstrap servers do not speak Kafka's protocol, or need another
+            `kafka.security.protocol` or `kafka.sasl.mechanism`.
+        BrokerUnavailableError: no broker responds in time.
+        BrokerAuthorizationError: a broker refused the login.
+        BrokerError: a broker responded with an error, and the same request would fail again.
     """
     if client.has_met_brokers:
         return
@@ -86,10 +87,15 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
 
 
 def check_brokers(options: Mapping[str, str], *, topics: bool) -> None:
-    """Check the brokers that the source's options name, before Spark is started. Do nothing for an archive.
+    """Check before Spark is started that the brokers in the source's `options` respond.
 
-    If `topics` is true, also check that the topics that the options name exist. Topics are not checked if the user has
-    changed `fetchOffset.numRetries` to wait for them.
+    Do nothing if `options` name no bootstrap servers, or have `remote.log.locator=archive`. If `topics` is true, also
+    check that the topics in `subscribe` and `assign` exist. This second check is left out if the user has changed
+    `fetchOffset.numRetries`, because the query may then wait for its topics.
+
+    Raises:
+        UnknownTopicError: a topic does not exist.
+        ConfigurationError, BrokerError: an option is wrong, or no broker responds as `meet_brokers` requires.
     """
     given = GivenOptions(options)
     if given.read(LOCATOR) is LocatorName.ARCHIVE or not given.read(BOOTSTRAP_SERVERS):
@@ -103,12 +109,13 @@ def check_brokers(options: Mapping[str, str], *, topics: bool) -> None:
 
 
 def wrong_listeners(config: BrokerConfig, seconds: float) -> str:
-    """Return a text about bootstrap servers whose protocol contradicts the settings: what they speak, and the fix.
+    """Return an error text that says which protocol each bootstrap server speaks, and which setting to change.
 
-    The text is empty if one of the bootstrap servers may be right. Servers that cannot be reached do not count.
+    The text is empty if no bootstrap server can be reached, or if one that can be reached may fit the settings. At most
+    the first 10 servers in `config` are examined, in parallel.
 
     Args:
-        seconds: time limit for the examination of all servers, which runs in parallel.
+        seconds: time limit for the examination of all servers.
     """
     if seconds <= 0:
         return ""
@@ -127,9 +134,9 @@ def _is_done(call: Future[None], seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Protocol of a Kafka listener: with TLS or not, and the SASL mechanisms that it accepts (none: no login).
+    """Protocol of a Kafka listener: whether it has TLS, and the SASL mechanisms that it accepts (none: no login).
 
-    Nobody has proved that the listener is a broker: anybody on the way may have sent the response.
+    The protocol is taken from a response that is not authenticated, so an attacker on the network may have forged it.
     """
 
     tls: bool
@@ -140,22 +147,23 @@ class Listener:
         return f"SASL_{'SSL' if self.tls else 'PLAINTEXT'}" if self.mechanisms else "SSL" if self.tls else "PLAINTEXT"
 
     def lacks(self, security_protocol: str) -> str:
-        """Return the protections of `security_protocol` that this listener does not have; empty: it has them all."""
+        """Return `TLS`, `logins` or both, if `security_protocol` has them and this listener does not; else empty."""
         missing = ["TLS"] * ("SSL" in security_protocol and not self.tls)
         missing += ["logins"] * (security_protocol.startswith("SASL") and not self.mechanisms)
         return " and ".join(missing)
 
 
 def mismatch(host: str, port: int, security_protocol: str, mechanism: str = "", seconds: float = 2.0) -> str | None:
-    """Return why the listener does not fit the settings, and the fix; empty: it may fit; None: nobody is there.
+    """Return why the listener at `host` and `port` does not fit the settings, and which setting to change.
 
-    The text is the end of a sentence that begins with the listener. It never advises less security than the settings
-    have, because the response may be forged.
+    The result is empty if the listener may fit, and None if no connection to it can be made. The text continues a
+    sentence whose subject is the listener. It never advises less security than the settings have, because the
+    listener's response may be forged.
 
     Args:
         security_protocol: value of `kafka.security.protocol`.
         mechanism: value of `kafka.sasl.mechanism`; empty: unknown.
-        seconds: time limit for a request without TLS and a request with TLS, each of which has half of it.
+        seconds: time limit. A request without TLS has half of it, and a request with TLS has the other half.
     """
     try:
         plain = _response(host, port, seconds / 2, tls=False)
@@ -195,9 +203,9 @@ def _misfit(listener: Listener, security_protocol: str, mechanism: str) -> str:
 
 
 def _response(host: str, port: int, seconds: float, *, tls: bool) -> bytes:
-    """Send a SaslHandshake, over TLS if `tls` is true; return the first bytes of the response; empty: none came.
+    """Send a SaslHandshake to a listener, over TLS if `tls` is true, and return the bytes that `_exchange` returns.
 
-    `seconds` is the time limit for the connection and the response.
+    `seconds` is the time limit for the connection and the response. Raises OSError if no connection can be made.
     """
     from tiered_stream.timed_http import TimedTlsSocket, timed  # imported here, because few listeners are examined
 
@@ -216,7 +224,10 @@ def _response(host: str, port: int, seconds: float, *, tls: bool) -> bytes:
 
 
 def _exchange(connection: socket.socket) -> bytes:
-    """Send a SaslHandshake; return the size field of the response, and the response if it may be Kafka's."""
+    """Send a SaslHandshake; return the response's size field (4 bytes) and the response; empty: no response came.
+
+    A response of more than 4 KiB is not Kafka's. Only its size field is returned.
+    """
     with suppress(OSError), connection.makefile("rb") as response:
         connection.sendall(_probe())
         head = response.read(4)
@@ -233,7 +244,10 @@ def _probe() -> bytes:
 
 
 def _parse(response: bytes, *, tls: bool) -> Listener | None:
-    """Return the listener that has sent this response; None: it is no response to our request."""
+    """Return the protocol of the listener that has sent `response`; None: it is not a response to our SaslHandshake.
+
+    `response` begins with its size field. `tls` is true if the response came over TLS.
+    """
     if response[4:8] != _CORRELATION_ID.to_bytes(4, "big"):
         return None
     try:

@@ -32,11 +32,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 3.0
-"""Seconds without a response after which the log says why."""
+"""Seconds without a response after which a warning names the brokers that have not responded, and the reasons."""
 _MAX_COMPARED = 20_000
 """Maximum number of topics whose names are compared with the name of an unknown topic."""
 _ASKED_AT_ONCE = 5
-"""Maximum number of brokers that are asked at once for the first response."""
+"""Maximum number of brokers that are sent the same request at once; only the first response is used."""
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
 _UNKNOWN_TOPIC_GRACE_MS = 1_000  # time for which an unknown topic is requested again; brokers learn of new topics late
 
@@ -54,13 +54,16 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.config = BrokerConfig.parse(properties)
         self.connections = Connections(self.config)
-        """Connections to the brokers, for this package."""
+        """Connections to the brokers; only files in `tiered_stream/broker` use them."""
         weakref.finalize(self, _close, self.connections, os.getpid()).atexit = False
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.has_met_brokers = False
         """True if a broker has responded to `meet` at its advertised address."""
         self.trouble: str = ""
-        """Reason why a request about partitions is being repeated; empty: none is. The network thread sets it."""
+        """Reason why a request about partitions is being repeated; empty: no request is being repeated.
+
+        Only the network thread sets it.
+        """
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
         self.read_replicas: dict[TopicPartition, int] = {}
@@ -129,8 +132,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         Several addresses are asked at once, so that an address which does not respond costs no time.
 
         Raises:
-            BrokerUnavailableError: nobody responded before `deadline`, or before `soon` where every address is unknown
-                or refuses connections.
+            BrokerUnavailableError: no broker responded before `deadline`; if every address is unknown or refuses
+                connections, no broker responded before `soon`.
             BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         try:
@@ -153,13 +156,18 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     async def _ask_several(
         self, nodes: Callable[[], list[Any]], build: Callable[[], Any], deadline: Deadline, soon: Deadline
     ) -> Any:
-        """Send a request to at most `_ASKED_AT_ONCE` of the nodes at once, and return the first response.
+        """Send a request to several nodes at once, and return the first response.
 
-        Repeat this with nodes chosen at random until one of them responds.
+        Each attempt chooses at most `_ASKED_AT_ONCE` nodes at random. Attempts are repeated until a node responds.
+
+        Args:
+            nodes: returns the ids of the nodes to choose from.
+            build: returns a new request message for each node.
 
         Raises:
-            BrokerUnavailableError: nobody responded before `deadline`, or before `soon` if every node that was asked
-                last is absent (AbsentBrokerError).
+            BrokerUnavailableError: no node responded before `deadline`; if the last attempt found all its nodes absent
+                (AbsentBrokerError), no node responded before `soon`.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         begin, attempt = time.monotonic(), 0
         while True:
@@ -251,7 +259,11 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return {partition: leader for partition, leader in leaders.items() if leader is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
-        """Return the cached metadata of the partition, whose topic must be in the cache."""
+        """Return the cached metadata of the partition, whose topic must be in the cache.
+
+        Raises:
+            UnknownTopicError: the topic does not have this partition.
+        """
         leaders = self._topics[partition.topic][1].partitions
         if partition.partition not in leaders:
             raise UnknownTopicError(
@@ -262,8 +274,9 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
         """Request metadata of `topics` (None: of all topics), cache it, and return it by topic.
 
-        Runs on the network thread. Errors that may pass are retried until `deadline`. A topic that brokers do not know
-        is retried for 1 s. If `topics` is None, topics with an error are left out.
+        Runs on the network thread. The request is repeated until `deadline` after retriable errors, and for 1 s if the
+        brokers do not know a topic. If `topics` is None, topics with an error are left out. The errors are described at
+        `metadata`.
         """
         grace = Deadline(min(_UNKNOWN_TOPIC_GRACE_MS, deadline.remaining_ms))
         attempt = 0
@@ -286,7 +299,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             attempt += 1
 
     async def _near_names(self, unknown: Collection[str], deadline: Deadline) -> str:
-        """Return a text with topics that the user may describe and whose names are similar; empty if there is none."""
+        """Return the end of an error message about unknown topics: existing topics with similar names.
+
+        Only topics that the user may describe are named. The result is empty if there is no such topic.
+        """
         try:
             response = await self.ask_any(lambda: metadata_request(None), deadline)
         except BrokerError:
@@ -366,10 +382,11 @@ _clients: PerProcess[BrokerClient] = PerProcess()
 
 
 def open_client(properties: Mapping[str, str]) -> BrokerClient:
-    """Return this process's client for these properties, and create it at the first call.
+    """Return this process's client for the client properties `properties`, and create it at the first call.
 
-    So Spark's Python workers keep their connections from task to task. The caller must not close the client. It closes
-    when nothing refers to it any more.
+    The names of the properties are without the `kafka.` prefix. Because the client is shared, Spark's Python workers
+    keep their connections from task to task. The caller must not close the client. It closes itself when nothing refers
+    to it any more.
 
     Raises:
         ConfigurationError: a property is missing, malformed or not supported.

@@ -62,9 +62,9 @@ class BrokerConfig:
     check_crcs: bool = of(spark.CHECK_CRCS)
     client_rack: str
     start_timeout_ms: int
-    """Time limit of the first contact where every address is unknown or refuses connections.
+    """Time limit of the check at the start of a query, if every broker's address is unknown or refuses connections.
 
-    It is `default.api.timeout.ms` if the user has set that property, or 2.5 s.
+    It is `default.api.timeout.ms` if the user has set that property, and 2,500 ms otherwise.
     """
 
     @property
@@ -76,7 +76,10 @@ class BrokerConfig:
 
     @property
     def renewed_login(self) -> RenewedLogin[Any] | KerberosLogin | None:
-        """Source of tokens (OAUTHBEARER), credentials (AWS_MSK_IAM) or tickets (GSSAPI); None: another mechanism."""
+        """Source of tokens (OAUTHBEARER), credentials (AWS_MSK_IAM) or tickets (GSSAPI).
+
+        None: the login uses another SASL mechanism, or there is no login.
+        """
         login: RenewedLogin[Any] | KerberosLogin | None = self.net.get("sasl_oauth_token_provider")
         return login
 

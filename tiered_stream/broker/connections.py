@@ -68,7 +68,7 @@ class _QuietSelector(NetworkSelector):  # type: ignore[misc]
 class Connections:
     """Connections to one cluster's brokers, by node id.
 
-    A bootstrap server has a separate node id, also if it is a broker whose node id is known.
+    A bootstrap server has a node id of its own, even if the same broker also has the node id from Metadata responses.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -79,7 +79,7 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Lock held from the check of `_closed` until the event loop has the work, because an ended loop runs none."""
+        """Lock that is held while `_closed` is checked and work is given to the event loop, which must not end then."""
         self._last_fault: dict[Any, tuple[float, BrokerUnavailableError]] = {}
         """Time and error of the last failed request by node id; removed when a request to the node succeeds."""
         self._net.start()
@@ -137,7 +137,7 @@ class Connections:
         return result
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds`. Raises BrokerUnavailableError if the client was closed before."""
+        """Sleep for `seconds`. Raises BrokerUnavailableError if the client was closed before the sleep."""
         if self._closed:
             raise _closed()
         await self._net.sleep(seconds)
@@ -224,11 +224,11 @@ class Connections:
     async def _await_login(self, node_id: Any, deadline: Deadline) -> None:
         """Wait for the token, the credentials or the ticket of a login, if a new connection to the node needs them.
 
-        A token, credentials or a ticket may take longer to come than a connection may take to be set up.
+        The wait is not a part of the connection's setup, because it may be longer than the setup's time limit.
 
         Raises:
-            BrokerUnavailableError: nothing came before `deadline`. Errors of the request for a token, credentials or a
-                ticket are raised, too.
+            BrokerUnavailableError: no token, credentials or ticket came before `deadline`. An error of the request for
+                them is raised unchanged.
         """
         login = self._config.renewed_login
         broker = self._manager.cluster.broker_metadata(node_id)

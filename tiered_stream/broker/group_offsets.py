@@ -30,7 +30,10 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 
 _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
-"""Newest versions of FindCoordinator for one coordinator, OffsetCommit by topic name, and OffsetFetch for one group."""
+"""Newest versions that we send of FindCoordinator, OffsetCommit and OffsetFetch.
+
+Newer versions have several keys, topic ids, or several groups.
+"""
 _PATIENCE_MS = 10_000
 log = logging.getLogger(__name__)
 
@@ -75,7 +78,7 @@ class GroupOffsets:
         return {partition: None if offset <= _NO_OFFSET else offset for partition, offset in committed.items()}
 
     def start_commit(self, offsets: PartitionOffsets) -> Future[Any]:
-        """Start to commit the offsets for the group, and return a future that is done when the commit has ended.
+        """Start a commit of `offsets` for the group, and return a future that is done when the commit has ended.
 
         The future has the error of the commit, if there is one. The commit fails after 10 s, or after
         `default.api.timeout.ms` if that is shorter.
@@ -167,9 +170,10 @@ class GroupCommitter:
         self._newest = self._committed = initial
 
     def commit(self, offsets: PartitionOffsets) -> None:
-        """Commit `offsets`, before which all records are processed, in the background.
+        """Start to commit `offsets` in the background. All records before `offsets` must have been processed.
 
-        If a commit is still running, a later call of `commit` or `settle` commits the newest offsets.
+        If an earlier commit is still running, nothing is started. A later call of `commit` or `settle` then commits the
+        newest offsets.
         """
         self._newest = offsets
         if self._commit is not None and self._commit.done():
@@ -199,5 +203,8 @@ class GroupCommitter:
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupCommitter:
-    """Return the committer for the consumer group `group` in the cluster that the client's `properties` name."""
+    """Return the committer for the consumer group `group`, in the cluster that the client properties name.
+
+    The names of the `properties` are without the `kafka.` prefix.
+    """
     return GroupCommitter(GroupOffsets(open_client(properties), group))

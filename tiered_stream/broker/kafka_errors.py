@@ -30,7 +30,7 @@ _ABSENT = {
     "EHOSTUNREACH": "there is no route to the host",
     "ENETUNREACH": "there is no route to the network",
 }
-"""Reasons for messages, by a part of kafka-python's text for an address where nobody can respond."""
+"""Reason that our message gives if no broker can respond at an address, by a part of kafka-python's error text."""
 _HTTP = b"HTTP", b"<"
 """First bytes of an HTTP server's response; `<` begins the page of a server that takes the request for HTTP/0.9."""
 TLS = b"\x15\x03", b"\x16\x03"
@@ -46,7 +46,7 @@ _CERTIFICATE_FIXES = {
     **dict.fromkeys((18, 19, 20, 21), _TRUST),
     **dict.fromkeys((62, 64), _RENAME),
 }
-"""Advice on certificates that are not yet valid, expired, of an unknown authority, or have a wrong name.
+"""Advice on a server's certificate that is not yet valid, has expired, has an unknown authority, or has a wrong name.
 
 The keys are OpenSSL's error codes (X509_V_ERR_*).
 """
@@ -55,7 +55,7 @@ _FRAME_LENGTH = re.compile(r"Invalid frame length: (-?\d+)")
 
 
 class AbsentBrokerError(errors.BrokerUnavailableError):
-    """Error for an address where nobody can respond: its name is unknown, or it refuses connections."""
+    """Error for an address where no broker can respond: the name is unknown, or nothing accepts connections there."""
 
 
 def code_name(error_code: int) -> str:
@@ -108,8 +108,9 @@ def response_fault(error_code: int, subject: str, needed_acl: str) -> errors.Bro
 def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
     """Return the package's error for an exception that ended a request to `broker` without a response.
 
-    `broker` names the broker. `security` are the security settings, which the message names if they may be wrong. The
-    result is BrokerUnavailableError if the request may succeed later.
+    `broker` is the text that names the broker in the message. `security` is a text with the security settings, which
+    the message repeats if the settings may be wrong. The result is BrokerUnavailableError if the same request may
+    succeed later.
     """
     if isinstance(error, errors.TieredStreamError):  # raised while a token or credentials for a login were obtained
         return type(error)(f"for the login at {broker}: {error}")
@@ -150,19 +151,20 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
 
 
 def _said(error: object) -> str:
-    """Return the text of an error, which may repeat a peer's bytes, as one line of at most 1,000 characters."""
+    """Return the first 1,000 characters of an error's text as one line. The text may contain bytes from the network."""
     return one_line(str(error)[:_LONGEST_TEXT])
 
 
 def certificate_fix(error: ssl.SSLError) -> str:
-    """Return advice on a server's certificate that was refused; empty: `error` has another reason."""
+    """Return advice on the server's certificate that `error` refuses; empty: `error` has another reason."""
     return _CERTIFICATE_FIXES.get(getattr(error, "verify_code", 0), "")
 
 
 def foreign_protocol(first_bytes: bytes) -> str:
-    """Return the protocol of a server that has responded with `first_bytes` to a request without TLS, and the fix.
+    """Return which protocol a server speaks that is not Kafka's (HTTP or TLS), and which setting to change.
 
-    The text is the end of a sentence that begins with the server. It is empty if the server may speak Kafka's protocol.
+    `first_bytes` is the beginning of the server's response to a Kafka request without TLS. The text continues a
+    sentence whose subject is the server. It is empty if the server may speak Kafka's protocol.
     """
     if first_bytes.startswith(_HTTP):
         return (
@@ -175,7 +177,10 @@ def foreign_protocol(first_bytes: bytes) -> str:
 
 
 def _first_bytes(error: kafka_errors.KafkaProtocolError) -> bytes:
-    """Return the first 4 bytes of a response, which kafka-python has refused as its length; empty: another error."""
+    """Return the first 4 bytes of a response that kafka-python refused because they are no valid length.
+
+    The result is empty if `error` has another reason.
+    """
     match = next((match for cause in _causes(error) if (match := _FRAME_LENGTH.search(str(cause)))), None)
     return int(match[1]).to_bytes(4, "big", signed=True) if match else b""
 

@@ -35,16 +35,16 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM"
 
 
 class DnsLookup(StrEnum):
-    """`client.dns.lookup`: all addresses of a host name, or the canonical names of the bootstrap servers."""
+    """Value of `client.dns.lookup`: use all addresses of a host name, or the bootstrap servers' canonical names."""
 
     ALL = "use_all_dns_ips"
     CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
 def _milliseconds(minimum: int) -> Callable[[str], int]:
-    """Return a parser of milliseconds, `minimum` or more.
+    """Return a parser for a number of milliseconds that is at least `minimum`.
 
-    Kafka allows 64 bits, but the parser returns at most `INT_MAX`.
+    Kafka allows 64 bits, but the parser returns at most `INT_MAX`. It raises ValueError if the text is malformed.
     """
     parse = types.integer(minimum)
     return lambda value: min(INT_MAX, parse(value))
@@ -226,7 +226,7 @@ def check_names(properties: Mapping[str, str]) -> None:
     for a Java plug-in.
 
     Raises:
-        ConfigurationError: a property is not supported here.
+        ConfigurationError: a property is known, but this package does not support it.
     """
     for name in sorted(properties):
         known = CLIENT_PROPERTIES.get(name)

@@ -1,7 +1,7 @@
-"""Leader epochs of partitions and their end offsets: requests to leaders, and a cache of partitions' lineages.
+"""Leader epochs of partitions and the epochs' end offsets: requests to leaders, and a cache of the responses.
 
-(Kafka: OffsetForLeaderEpoch, KIP-101, KIP-320.) An end offset is requested again only after the partition's leader has
-changed.
+The requests are Kafka's OffsetForLeaderEpoch (KIP-101, KIP-320). An end offset is requested again only after the
+partition's leader has changed.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
 
 @dataclass(slots=True)
 class _LeaderLineage:
-    """Part of a partition's lineage that `leader` (topic id, leader epoch) has reported.
+    """Leader epochs of a partition's log, as far as `leader` (topic id, leader epoch) has reported them.
 
-    `ends` has end offsets by epoch. `requested` are all epochs that were requested; `ends` lacks epochs that are not in
-    the leader's lineage.
+    `ends` has the end offset (exclusive) of each epoch in the leader's log. `requested` has all epochs that were
+    requested, also epochs that are not in the leader's log.
     """
 
     leader: tuple[UUID, int]
@@ -92,11 +92,11 @@ class _LeaderLineage:
 
 
 class BrokerLineages:
-    """Cache of partitions' lineages, which requests leader epochs that it does not have from the partitions' leaders.
+    """Cache of partitions' lineages: the leader epochs of a partition's log, with the end offset of each epoch.
 
-    The end of a closed epoch changes only if an election truncates the log, and an election raises the leader epoch. So
-    a cached end offset stays valid until the leader epoch changes. Many threads may use the cache, but only one thread
-    at a time per partition.
+    Epochs that the cache lacks are requested from the partitions' leaders. The end of a closed epoch changes only if an
+    election truncates the log, and an election raises the leader epoch. So a cached end offset stays valid until the
+    leader epoch changes. Many threads may use the cache, but only one thread at a time per partition.
 
     Args:
         patience_ms: maximum time in ms to wait for a leader in one round of requests; None: `default.api.timeout.ms`.
@@ -110,7 +110,7 @@ class BrokerLineages:
     def of(
         self, epochs: Mapping[TopicPartition, Collection[int]], topics: Mapping[str, TopicMetadata]
     ) -> PartialAnswer[TopicPartition, Lineage]:
-        """Return by partition the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
+        """Return by partition the end offset (exclusive) of each epoch in `epochs` that is in the partition's log.
 
         The end of the current epoch is `END_OF_LOG`. Only epochs that were not requested from the current leader before
         are requested. A partition's result also has all other epochs that earlier calls requested from the same leader
@@ -119,6 +119,9 @@ class BrokerLineages:
         Args:
             epochs: leader epochs, by partition.
             topics: current metadata of the partitions' topics, by topic.
+
+        Raises:
+            BrokerError, ConfigurationError: the topics' metadata cannot be read.
         """
         known = {partition: self._of_leader(partition, topics[partition.topic]) for partition in epochs}
         remaining = {
@@ -142,9 +145,10 @@ class BrokerLineages:
         return PartialAnswer(found, faults)
 
     def _of_leader(self, partition: TopicPartition, topic: TopicMetadata) -> _LeaderLineage:
-        """Return the partition's cached lineage as its current leader has reported it.
+        """Return the cached leader epochs that the partition's current leader has reported.
 
-        If another leader has reported it, or the current leader's epoch is unknown, replace it by an empty one.
+        If another leader has reported the cached epochs, or the current leader's epoch is unknown, replace the cache
+        entry by an empty entry and return that.
         """
         leader = topic.topic_id, topic.partitions[partition.partition].leader_epoch
         known = self._known.get(partition)

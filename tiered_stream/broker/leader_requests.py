@@ -44,7 +44,7 @@ class LeaderRequest(ABC, Generic[A]):
 
     @abstractmethod
     def request(self, topics: list[Any]) -> Any:
-        """Return a new request message with these entries of topics."""
+        """Return a new request message with the entries `topics`, which `topic` has returned."""
 
     @abstractmethod
     def topic(self, name: str, partitions: list[Any]) -> Any:
@@ -140,7 +140,7 @@ async def _ask_until(
 
 @dataclass(slots=True)
 class NodeResults(Generic[A]):
-    """Outcome of one attempt, by partition: a result, a permanent error, or the reason to repeat the request."""
+    """Outcome of one request for each partition: a result, a permanent error, or the reason to repeat the request."""
 
     results: dict[TopicPartition, A] = field(default_factory=dict)
     faults: dict[TopicPartition, TieredStreamError] = field(default_factory=dict)
@@ -223,13 +223,13 @@ async def _ask_once(
 
 
 def _joined(reasons: Mapping[TopicPartition, str], earlier: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Return one text by partition: the newest reason to repeat the request, then the last earlier reason that differs.
+    """Return by partition a text: the newest reason to repeat the request, and the last earlier reason that differs.
 
-    The newest reason alone may only be that time ran out.
+    The earlier reason is kept, because the newest reason may only say that time ran out.
 
     Args:
         reasons: newest reasons, by partition.
-        earlier: results of this function for the attempts before; an empty text: there was no attempt before.
+        earlier: results of this function after the previous attempt; an empty text: there was no previous attempt.
     """
     joined: dict[TopicPartition, str] = {}
     for partition, reason in reasons.items():
@@ -255,9 +255,9 @@ def _unavailable(
 
 
 def _first(request: LeaderRequest[A], reasons: Mapping[TopicPartition, str], before: str = "") -> str:
-    """Return an error text: the first partition, the number of other partitions, `before`, and the partition's reason.
+    """Return an error text that names the first partition in `reasons`, the number of other partitions, and the reason.
 
-    `reasons` has the reason to repeat the request, by partition. `before` is text that comes before the reason.
+    `reasons` has by partition the reason to repeat the request. `before` is a text to insert before the reason.
     """
     partition, reason = min(reasons.items())
     others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""

@@ -1,4 +1,4 @@
-"""ListOffsets requests and responses for very many partitions, encoded and decoded by structs of fixed size.
+"""Reader of offsets from brokers, and its ListOffsets messages, encoded and decoded by structs of fixed size.
 
     request     replica int32 (-1: a consumer), isolation level int8, array of topics,
                 from version 10 on timeout int32 (ms)
@@ -10,8 +10,8 @@
     partition   number int32, error code int16, timestamp int64, offset int64, leader epoch int32
 
 Request, response, topics and partitions each end with tagged fields. (Kafka: `ListOffsetsRequest.json`,
-`ListOffsetsResponse.json`, flexible versions.) Fields are named as in kafka-python's classes. Those classes are slower,
-because they are plain Python: for 10,000 partitions, they take 100 ms of an idle core.
+`ListOffsetsResponse.json`, flexible versions.) Fields are named as in kafka-python's classes. kafka-python's classes
+are slower, because they are plain Python: for 10,000 partitions, they take 100 ms of an idle core.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MIN_TOPIC_BYTES = 3
 EARLIEST_LOCAL, LATEST_TIERED = -4, -5
 _NO_OFFSET = -1
 _PATIENCE_MS = 5_000
-"""Maximum time to wait for a leader that is only asked how far its partition is tiered."""
+"""Maximum time in ms to wait for a leader's response to a request for the end of the tiered offsets."""
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 # First ListOffsets versions with a special timestamp: -3 = offset of the latest timestamp (KIP-734), EARLIEST_LOCAL
 # (KIP-405), LATEST_TIERED (KIP-1005). A user may give these numbers as timestamps.
@@ -77,7 +77,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """Partition in a ListOffsets response. `offset` is -1 if no record is at or after the requested timestamp."""
+    """Partition in a ListOffsets response. `offset` is -1 if no record has the requested timestamp or a later one."""
 
     partition_index: int
     error_code: int
@@ -310,9 +310,9 @@ def _none_where_missing(offsets: Mapping[TopicPartition, int]) -> dict[TopicPart
 
 
 def topic_configs(client: BrokerClient, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return, by topic, the values of the settings in `names` that the brokers report, by setting name.
+    """Request the topics' settings in `names` from a broker, and return for each topic the values by setting name.
 
-    Topics whose settings the brokers do not report, because of an error or a missing ACL, are left out.
+    Topics whose settings the broker does not report, because of an error or a missing ACL, are left out.
 
     Raises:
         BrokerError: no broker responds, or the broker does not support DescribeConfigs.

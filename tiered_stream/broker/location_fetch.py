@@ -21,16 +21,18 @@ from tiered_stream.model import NO_TOPIC_ID, STORAGE_FORMAT, OffsetRange, Partia
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
-"""Maximum number of segments in one response: about 10 MB without signed locations, 60 MB with signed locations."""
+"""Maximum number of segments in one response: about 10 MB without signed URLs, 60 MB with signed URLs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocationTerms:
     """Settings of a request for segment locations.
 
-    `local_too`: the response also names segments that the broker still has on its own disk. `part_bytes`: the broker
-    cuts larger segments at batch starts into parts of about this many bytes; 0: it cuts no segment. `offsets_only`: the
-    response has no byte positions, aborted transactions or signed locations.
+    Args:
+        local_too: the response also names segments that the broker still has on its own disk.
+        part_bytes: the broker cuts larger segments at batch starts into parts of about this many bytes; 0: the broker
+            cuts no segment.
+        offsets_only: the response has no byte positions, aborted transactions or signed URLs.
     """
 
     isolation: IsolationLevel
@@ -45,7 +47,7 @@ def locate_segments(
     terms: LocationTerms,
     patience_ms: int | None = None,
 ) -> PartialAnswer[TopicPartition, LocatedPartition]:
-    """Ask the leaders for the segments in each partition's offset range; return by partition a response or an error.
+    """Ask the leaders for the tiered segments in each partition's offset range; return for each a response or an error.
 
     All leaders are asked at once, each with one request for all its partitions. Each partition of `ranges` is in the
     result: in `found` with its response, or in `faults` with its error. A partition that a leader leaves out of a

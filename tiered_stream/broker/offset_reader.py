@@ -10,8 +10,9 @@ from tiered_stream.model import TopicDescription, TopicPartition
 
 
 class OffsetReader(ABC):
-    """Reader of topics, partitions and offsets, from the brokers or from an archive (Spark: `KafkaOffsetReader`).
+    """Reader of topics, partitions and offsets (Spark: `KafkaOffsetReader`).
 
+    It reads from the brokers, or from an archive: a bucket of tiered segments that is read without its Kafka cluster.
     Its methods raise the errors of `tiered_stream.errors`.
     """
 
@@ -66,10 +67,9 @@ class OffsetReader(ABC):
         raise ConfigurationError(f"consumer group {group!r}: only brokers know what a group has committed")
 
     def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return, by topic, the values of the settings in `names` that the reader can read, by setting name.
+        """Return, for each topic, the values of its settings in `names` (such as `retention.ms`), by setting name.
 
-        Topics of which the reader can read no settings are left out. The implementation in this class leaves out all
-        topics.
+        A topic is left out if its settings cannot be read. The implementation in this class leaves out all topics.
         """
         return {}
 

@@ -1,8 +1,8 @@
 """Fetch of raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: KIP-392).
 
-We use no fetch session (KIP-227), because a split reads only one partition, which each Fetch can name. `read_range`
+We use no fetch session (KIP-227), because a reader reads only one partition, which each Fetch can name. `read_range`
 reads all records of an offset range, with one Fetch always in flight ahead of the reader. `fetch_first_batches` fetches
-from many partitions at once. `location_fetch` asks for segment locations instead.
+from many partitions at once. `location_fetch` fetches no records, but the places of tiered segments.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class FetchedRecords:
 
     Args:
         records: record batches as they are in the log. The first batch may begin below `fetch_offset`, and the last
-            batch may be cut off. Records of 64 KiB or more are a read-only view of the broker's response. Under
-            read_committed they end below `last_stable_offset`.
+            batch may be cut off. If they have 64 KiB or more, they are a read-only view of the broker's response. Under
+            read_committed, the records end below `last_stable_offset`.
         aborted_transactions: pairs of producer id and first offset for the aborted transactions in `records`; empty
             under read_uncommitted.
         throttled: true if the broker may have sent no records because the client is beyond its quota (KIP-219).
@@ -99,11 +99,13 @@ def check_authorized_to_read(
     topic_id: UUID | None = None,
     end: int | None = None,
 ) -> None:
-    """Check that the user is authorized to READ a topic, by a Fetch at the end of one partition, where no record is.
+    """Check that the user is authorized to READ a topic, by a Fetch at the end of `partition`, where no record is.
 
-    `topic_id` is as in `FetchTerms`. `end` is the end of the partition; None: it is looked up.
+    `topic_id` is the id that the topic must have; None: any id. `end` is the end offset of the partition; None: the end
+    offset is requested from the leader.
 
     Raises:
+        TopicRecreatedError: the topic does not have the id `topic_id` any more.
         BrokerAuthorizationError: the user is not authorized to READ the topic.
         UnknownTopicError: the topic or the partition does not exist.
         BrokerError: the brokers do not respond, or respond with an error.
@@ -176,9 +178,9 @@ async def _out_of_range(
 
 @dataclass(frozen=True)
 class RecordFetch(LeaderRequest[FetchedRecords]):
-    """Fetch of records from partitions with the same leader, from the offset of each partition on.
+    """Fetch request for records of several partitions, from the offset in `_offsets` of each partition on.
 
-    With a `rack`, the leader may name a replica in this rack to fetch from instead (KIP-392).
+    If `_rack` is not empty, a leader may name a replica in this rack to fetch from instead (KIP-392).
     """
 
     needed_acl = "READ on the topic"
@@ -334,7 +336,7 @@ class _Position:
     def poll(self) -> FetchedRecords | None:
         """Wait for a response with whole batches, move the next offset past these batches, and return the response.
 
-        None: the log ends at the next offset.
+        None: the log ends at the next offset. The errors are described at `read_range`.
         """
         patience, reason = self.patience(), BrokerUnavailableError("the responses had no record")
         while True:

@@ -92,7 +92,7 @@ class SparkArguments:
     spark_conf: Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")] = None
 
     def hadoop_settings(self) -> HadoopSettings | None:
-        """Return the Hadoop settings in these arguments, or None without arguments.
+        """Return the Hadoop settings in Spark's file and `--spark-conf`, or None if neither argument is given.
 
         Raises:
             ConfigurationError: the file cannot be read, or a text has no name or no `=`.
@@ -114,7 +114,7 @@ class PriceArguments:
     ] = None
 
     def prices(self) -> Prices:
-        """Return these prices, with default prices in place of None."""
+        """Return the prices of requests and bytes, with the default price for each argument that is None."""
         from tiered_stream.plan.read_cost import prices_or_default
 
         return prices_or_default(self.get_price, self.gib_price)
@@ -183,17 +183,17 @@ def exit_codes(
 
 
 def command(run: Callable[..., None]) -> Callable[..., None]:
-    """Return the command `run` in a form for Typer, with one parameter for each argument, and with exit codes.
+    """Return the command `run` in a form for Typer: with one parameter for each argument, and with exit codes.
 
-    `exit_codes` describes the exit codes.
+    The exit codes are described at `exit_codes`; the errors in WRONG_SETUP give REFUSED (2).
     """
     return with_grouped_arguments(exit_codes(*WRONG_SETUP)(run))
 
 
 def command_app(*, no_args_is_help: bool = False, add_completion: bool = False) -> typer.Typer:
-    """Return a Typer app that shows Python's plain tracebacks. Typer's own may show local variables with secrets.
+    """Return a Typer app that shows plain tracebacks, because Typer's own can show local variables with secrets.
 
-    Outside a terminal, help and wrong arguments are shown as plain text, too, without boxes of 80 columns.
+    If the output is not a terminal, the help and errors of arguments are plain text, too, without boxes of 80 columns.
 
     Args:
         no_args_is_help: True to print the help if the command line has no arguments.

@@ -21,7 +21,7 @@ DOCTOR_EXIT_CODES = (
 )
 _SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "dim")}
 _PLAIN_SIGNS = {"✓": "+", "✗": "x"}
-"""Replacements of signs that the encoding of the output lacks, by the sign."""
+"""ASCII replacement for each sign that the encoding of the output may lack."""
 
 
 @cli.command

@@ -1,6 +1,6 @@
 """`tiered-stream segments`, `plan` and `lag`: reports on tiered segments, on the cost of a read, and on a query's lag.
 
-None of them reads records, except one for each partition in `lag`.
+The commands read no records, except that `lag` reads one record of each partition.
 """
 
 from __future__ import annotations

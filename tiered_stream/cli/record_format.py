@@ -34,7 +34,7 @@ _PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOT
 
 
 def by_template(template: str) -> Callable[[Record], bytes]:
-    """Return a function that returns the bytes to print for a record, as the template says.
+    """Return a function that formats a record by a template like kcat's, and returns the bytes to print.
 
     `template` has tokens (`TOKENS`), escapes such as a backslash with `n`, and other text. A key or value that is null
     is printed as NULL, and its length as -1.

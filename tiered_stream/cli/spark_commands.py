@@ -104,8 +104,11 @@ def run_verify(
 ) -> int:
     """Run the command `verify`, print its report, and return 0 if table and topics are equal, or else DIFFERS (3).
 
-    Errors end the command with an exit code (`exit_codes`). If `table` is None, the table is `ingest.table` in the
-    settings. If `repair` is true, wrong statistics in the table's log are computed again.
+    If `table` is None, the table is `ingest.table` in the settings. If `repair` is true, wrong statistics in the
+    table's log are computed again.
+
+    Raises:
+        typer.Exit: an error has ended the command; it was printed, and the exit code is as in `exit_codes`.
     """
     console = open_console(stderr=json)
     with cli.exit_codes(*cli.WRONG_INPUT, failed=_SPARK_ERRORS, console=console):
@@ -155,9 +158,9 @@ def _dry_run_without_spark(
     command: cli.ReplayCommand, settings: Mapping[str, str], prices: cli.PriceArguments,
     spark_arguments: cli.SparkArguments, console: Console, now_ms: int,
 ) -> bool:  # fmt: skip
-    """Print the estimate of a dry run without Spark, and return True.
+    """Print the estimate of a dry run, and return True; if the estimate needs Spark, return False.
 
-    If the estimate needs Spark, say why on standard error, and return False.
+    In the second case, standard error gets a line that says why Spark is needed.
     """
     into = _into(command, settings)
     reason = why_spark(settings, into, command.checkpoint, replace=command.replace)
@@ -191,10 +194,12 @@ def _into(command: cli.ReplayCommand, settings: Mapping[str, str]) -> str:
 
 
 def _job_table(settings: Mapping[str, str], argument: str) -> str:
-    """Return the ingest job's table, for a command line that names none. `argument` is the argument that can name it.
+    """Return the ingest job's table (`ingest.table`), for a command line that does not name a table.
+
+    `argument` is the command line argument that names a table, for the error's message.
 
     Raises:
-        ConfigurationError: the settings name no table, or one for each topic.
+        ConfigurationError: the settings name no table, or name a table for each topic.
     """
     table = _job_setting(settings, ingest.TABLE)
     if table is None:
@@ -229,6 +234,6 @@ def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
 
 
 def _job_setting(settings: Mapping[str, str], name: str) -> str | None:
-    """Return the ingest job's setting `name`, or None if it is not set, or has `{topic}` and stands for many values."""
+    """Return the ingest job's setting `name`, or None if it is not set, or has a value for each topic (`{topic}`)."""
     value = ingest.job_settings(settings).get(name)
     return None if not value or ingest.TOPIC in value else value

@@ -30,8 +30,8 @@ _MIB = 1 << 20
 class QueryFigures:
     """Metrics of one streaming query.
 
-    `values` are the metrics' values, by their names without the common prefix. `dead_letters` has numbers of dead
-    letters, by the Delta table that got them.
+    `values` are the metrics' values, by their names without the common prefix. `dead_letters` is the number of records
+    that did not become rows, by the Delta table for dead letters that got them.
     """
 
     values: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -43,7 +43,7 @@ Figures = dict[str, QueryFigures]
 
 
 class NoAnswerError(TieredStreamError):
-    """Error for an address that does not respond, or where no driver has called `report_queries`."""
+    """Error for an address that does not respond, or whose response has no metrics of a driver."""
 
 
 def watch(

@@ -1,4 +1,6 @@
-"""Delta tables that topics are landed in, exactly once, in the direct lane or in the Spark lane.
+"""Landing of Kafka topics in Delta tables, exactly once.
+
+Spark's tasks write a table's files themselves (direct lane), or rows go through Spark's Delta sink (Spark lane).
 
 Packages:
 
@@ -10,5 +12,5 @@ Packages:
 - `checkpoint`: the query's checkpoint
 - `commit`: commits to tables, by delta-spark or deltalake
 - `landing`: queries that land topics
-- `redrive`: redrive of dead letters
+- `redrive`: redrives, which decode dead letters again and move them into the tables of their topics
 """

@@ -4,9 +4,9 @@ Other packages import `examine`, `finding.Finding` and `spark_conf`.
 
 - `examine`: run all checks in order.
 - `finding`: findings, and the runner of the checks.
-- `environment`: settings, Python, Java, kernels, managed platform.
+- `environment`: settings, Python, Java, compiled kernels, managed platform.
 - `effective_settings`: list of the settings in effect, without secrets.
-- `spark_conf`: Spark's configuration without Spark.
+- `spark_conf`: Spark's configuration, which is read without starting Spark.
 - `cluster_checks`: brokers or archive, topics, locator, offsets.
 - `broker_fixes`: advice on refused logins and requests.
 - `tier_checks`: tiered storage and a sample of its segments.

@@ -1,4 +1,4 @@
-"""Check of this machine's clock against the clock of the storage service, which refuses signatures of another time."""
+"""Check of this machine's clock. A storage service refuses requests that were signed with a wrong time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _REFUSED_BY_S3 = 15 * 60
 def check_clock(answer: BucketResponse) -> Result[bool]:
     """Check that this machine's clock differs from the storage service's clock by at most 60 s.
 
-    If the clocks differ by more than 60 s, the result is a warning. Its value is always True, because no other check
-    needs it.
+    If the clocks differ by more than 60 s, the result is a warning. The result's value is always True, because no other
+    check needs it.
 
     Args:
-        answer: response of the storage service.
+        answer: response of the storage service to a listing of the bucket.
 
     Raises:
         FaultError: the service refuses requests because the clocks differ.

@@ -1,4 +1,4 @@
-"""Requests by this package's stores: to tables' folders, and to segments in Google's or Azure's storage or in HDFS."""
+"""Trial requests to the folders of tables, and to tiered segments in Google's or Azure's storage or in HDFS."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _GRANT = (
 def list_container(storage: StorageOptions) -> Result[bool]:
     """List the keys below `storage.uri`; the result's value is True if the user is authorized to list them.
 
+    The result is a warning if the user is not authorized, or if there are no keys.
+
     Raises:
         ConfigurationError: the URI or the credentials are malformed.
         StorageError: the bucket or container does not exist, or the service cannot be reached.
@@ -36,7 +38,7 @@ def list_container(storage: StorageOptions) -> Result[bool]:
 
 
 def list_folder(files: TableSpec) -> Result[TableSpec]:
-    """Check that the objects in the table's folder can be listed, and return `files` as the result's value.
+    """Check that the objects in a table's folder (`files.uri`) can be listed; the result's value is `files`.
 
     Raises:
         StorageError: there are no credentials, or the service refuses the request or does not respond.
@@ -47,12 +49,12 @@ def list_folder(files: TableSpec) -> Result[TableSpec]:
 
 
 def write_object(files: TableSpec, name: str) -> bool:
-    """Put an empty object into the table's folder, try to create it again, and delete it.
+    """Put the empty object `name` into the table's folder, try to create it again, and delete it.
 
-    Return whether the service refuses to create an object that exists.
+    Return whether the service refuses to create an object that exists already.
 
     Raises:
-        StorageError: a request is refused.
+        StorageError: the service refuses a request, or does not respond.
     """
     parts = urlsplit(files.uri)
     key = "/".join(filter(None, (parts.path.strip("/"), name)))

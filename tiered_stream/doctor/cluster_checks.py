@@ -63,7 +63,7 @@ _RESTORE = "restore objects that are missing (from the bucket's versions); name 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Values that later checks need: the job's log source, and the offset ranges of the job's partitions."""
+    """Values that later checks need: the job's log source (brokers or archive), and the offsets of its partitions."""
 
     source: Known[LogSource]
     ranges: Known[PartitionRanges]
@@ -71,7 +71,10 @@ class Cluster:
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
-    """Run all checks of the brokers, or of the archive if the job reads an archive; return values for later checks."""
+    """Run all checks of the brokers, or of the archive if the job reads a bucket without its Kafka cluster.
+
+    Return values that later checks need.
+    """
     kafka = {} if job.value is None else job.value.options.kafka
     check, asking = examination.check, request_fixes(kafka)
     if job.value is not None and job.value.options.locator is LocatorName.ARCHIVE:
@@ -93,7 +96,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
     """Check the locator and the offsets of an archive, and report that the checks of brokers are skipped.
 
-    Both values of the result come from the storage alone.
+    An archive is a bucket that is read without its Kafka cluster.
     """
 
     def check_offsets(job: Job, source: LogSource) -> Result[PartitionRanges]:
@@ -176,7 +179,10 @@ def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
 
 
 def _log_in(options: Options) -> Result[Any]:
-    """Log in to a broker, send a Metadata request without topics, and return the response, which lists the brokers."""
+    """Log in to a broker and send a Metadata request without topics.
+
+    The result's value is the response, which lists the brokers.
+    """
     client = open_client(options.kafka)
     _renew_login(client.config)
     meet_brokers(client, advertised=False)  # a check of their own looks at the advertised addresses
@@ -191,6 +197,9 @@ def _renew_login(config: BrokerConfig) -> None:
     """Get the login's token or credentials before the login, so that a failure is not reported as the brokers' error.
 
     Do nothing if the login mechanism has no token or credentials to renew.
+
+    Raises:
+        FaultError: the token or the credentials cannot be obtained.
     """
     login = config.renewed_login
     if login is None:
@@ -219,9 +228,12 @@ def _check_versions(options: Options) -> Result[bool]:
 
 
 def _reach_advertised(job: Job, response: Any) -> Result[bool]:
-    """Check that the brokers in `response`, a Metadata response, can be reached at their advertised addresses.
+    """Check that the brokers in the Metadata response `response` can be reached at their advertised addresses.
 
     At most the first 1,000 brokers are checked.
+
+    Raises:
+        FaultError: a broker cannot be reached.
     """
     config = BrokerConfig.parse(job.options.kafka)
     brokers = response.brokers[:_MAX_BROKERS]
@@ -256,10 +268,12 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
 
 
 def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
-    """Check that all topics are tiered (`remote.storage.enable=true`). If a topic is not, the result is a warning.
+    """Check that all topics are tiered (`remote.storage.enable=true`), and describe which segments are copied late.
 
-    The description names topics whose segments are copied with a delay. If the brokers never copy a topic's segments,
-    the result is a warning, too.
+    The result is a warning if a topic is not tiered, is diskless (KIP-1150), or has segments that are never copied.
+
+    Raises:
+        NotNeededError: the user is not authorized to read the settings of a topic.
     """
     names = (_TIERED, _DISKLESS, *COPY_LAG_CONFIGS)
     topic_settings = topic_configs(open_client(job.options.kafka), topics, names)
@@ -282,10 +296,10 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
 
 
 def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mapping[str, str]]) -> Result[bool]:
-    """Return the warning for diskless topics, which names topics without tiered segments first.
+    """Return the warning for the diskless topics `topics`. If some have no tiered segments, it names only these topics.
 
-    A consolidated topic is diskless and has `remote.storage.enable=true`: brokers turn its records into segments, and
-    tier these. Other diskless topics have no segments.
+    If a diskless topic has `remote.storage.enable=true`, brokers turn its records into segments, and tier the segments.
+    Other diskless topics have no segments.
     """
     plain = [topic for topic in topics if topic_settings[topic].get(_TIERED) != "true"]
     if plain:
@@ -308,7 +322,7 @@ def _set_config(options: Options, config: str) -> str:
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
-    """Check that the user is authorized to READ each topic, by one partition of each topic."""
+    """Check that the user is authorized to READ each topic, by a Fetch from one partition of each topic."""
     client = open_client(job.options.kafka)
     refused = {}
     for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
@@ -342,7 +356,10 @@ def _check_metadata_topic(job: Job, feature: int, _: bool) -> Result[bool]:
 
 
 def _choose_locator(options: Options) -> Result[LogSource]:
-    """Open the log source as a query does; return it with a description of the chosen locator and of the reason."""
+    """Open the log source as a query does. The result's description says which locator is chosen, and why.
+
+    A locator finds the tiered segments. The result's value is the log source.
+    """
     with collected_warnings() as warned:
         source = open_log_source(options)
     setting = f"remote.log.locator={options.locator}"

@@ -52,11 +52,11 @@ _SECRET_VARIABLES = (
     "AZURE_STORAGE_ACCOUNT_KEY", "OTEL_EXPORTER_OTLP_HEADERS", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy",
     "https_proxy", "all_proxy",
 )  # fmt: skip
-"""Variables whose values are hidden. The address of a proxy may have a password."""
+"""Environment variables whose values are hidden. The address of a proxy may have a password."""
 
 
 def describe_settings(job: Job) -> Result[bool]:
-    """Describe each setting of the job: its name, its value unless it may be a secret, and where it was written."""
+    """Describe each setting of the job: its name, its value unless it may be a secret, and where the user wrote it."""
     return Result(True, "; ".join(_described(job)))
 
 
@@ -77,7 +77,7 @@ def _described(job: Job) -> Iterator[str]:
 
 
 def describe_spark(spark: SparkConf) -> Result[bool]:
-    """Describe each of Spark's settings: its name, its value unless it may be a secret, and where it was written.
+    """Describe each of Spark's settings: its name, its value unless it may be a secret, and where the user wrote it.
 
     Raises:
         NotNeededError: Spark has no settings.
@@ -89,7 +89,7 @@ def describe_spark(spark: SparkConf) -> Result[bool]:
 
 
 def describe_environment() -> Result[bool]:
-    """Describe the environment variables of this process that the job, Spark or an SDK reads.
+    """Describe this process's environment variables that the job, Spark or a cloud's SDK reads; hide secret values.
 
     Raises:
         NotNeededError: none of these variables is set.

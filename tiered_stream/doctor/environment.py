@@ -47,8 +47,8 @@ _API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
 class Job:
     """Job to check: the source's options, all settings, and pairs of a table and its query's checkpoint (`tables`).
 
-    `tables` is empty if the settings have neither a table nor a checkpoint. If only one of the two is set, the other
-    value of the pair is None.
+    `tables` is empty if the settings name neither a table nor a checkpoint. If the settings name only one of them, the
+    other value of the pair is None.
     """
 
     options: Options
@@ -116,8 +116,12 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
 def _check_packages(lands: bool) -> Result[bool]:
     """Check the versions of Python and of the packages that this package's metadata requires.
 
-    If `lands` is True, the requirements of the extras `spark` and `delta` are checked, too. Otherwise, pyspark is
-    checked only if it is installed.
+    Args:
+        lands: True if the job writes Delta tables. The requirements of the extras `spark` and `delta` are then checked,
+            too. If it is False, pyspark is checked only if it is installed.
+
+    Raises:
+        FaultError: a package is missing, or a version does not meet the requirements.
     """
     if lands and not has_pyspark():
         raise FaultError(
@@ -213,7 +217,10 @@ def _check_kernels() -> Result[bool]:
 
 
 def check_platform(examination: Examination, spark: SparkConf) -> None:
-    """Report a managed platform as a warning, because jobs were never tried on any; report nothing elsewhere."""
+    """Report a warning if this process runs on a managed platform, such as Databricks, where jobs were never tried.
+
+    On any other machine, report nothing.
+    """
     platform = find_platform(os.environ, spark.values.get, _version("pyspark") or "", lambda _: False)
     if platform is not None:
         fix = "start with a copy of a table, and compare it by `tiered-stream verify`"

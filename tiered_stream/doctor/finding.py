@@ -67,14 +67,14 @@ class Result(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """Value of the check named `check`; None if the check has failed or was skipped."""
+    """Value that the check named `check` has returned; `value` is None if the check has failed or was skipped."""
 
     check: str
     value: T | None
 
 
 class FaultError(Exception):
-    """Error that a check raises if it fails, with a description for the report, and advice for the user (`fix`)."""
+    """Error that a failed check raises, with a description for the report, and advice for the user (`fix`)."""
 
     def __init__(self, description: str, fix: str) -> None:
         super().__init__(description)
@@ -113,7 +113,7 @@ class Examination:
             name: the check's name in the report.
             run: function that does the check, called with the values of `needs`. Any exception that it raises becomes
                 a finding.
-            needs: values of earlier checks.
+            needs: values of earlier checks that `run` needs.
             fixes: advice for errors of this package that `run` raises, by error class.
             most: maximum number of characters of the result's description; the rest is cut off.
         """

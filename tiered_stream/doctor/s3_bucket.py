@@ -1,4 +1,4 @@
-"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes."""
+"""Trial requests to a bucket in S3: a listing, which shows many faults at once, and writes of an empty object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tiered_stream.storage.s3 import WRONG_KEYS
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session, table_session
 
 _REFUSED_CONDITION = (409, 412)
-"""HTTP statuses of a put that `If-None-Match: *` forbids."""
+"""HTTP statuses with which S3 refuses a PUT with `If-None-Match: *` if the object exists."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REFUSED_KEYS = (*WRONG_KEYS, "ExpiredToken", "InvalidToken")
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
@@ -32,7 +32,7 @@ _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", 
 
 @dataclass(frozen=True, slots=True)
 class BucketResponse:
-    """Response of the storage service to the request that lists one key.
+    """Response of the storage service to the request of `list_one_key`.
 
     `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
     """
@@ -59,7 +59,7 @@ def _config() -> Config:
 
 
 def _session(storage: StorageOptions) -> S3Session:
-    """Return a session with the region, the URL and the credentials of a query's requests to the bucket.
+    """Return a session with the region, the URL and the credentials that a query uses for requests to the bucket.
 
     Raises:
         ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
@@ -132,7 +132,8 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
     listed, but the service reports another region than the region for which the request was signed.
 
     Raises:
-        FaultError: the service refuses the region, has no such place, or responds with an error of its own.
+        FaultError: the request was signed for a wrong region, the service does not know the bucket's or access point's
+            name, or the service responds with another error.
         StorageError: the bucket does not exist, or the service refuses the credentials.
     """
     service = open_service(storage)
@@ -159,12 +160,12 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
 
 
 def write_object(files: TableSpec, name: str) -> bool:
-    """Put an empty object into the table's folder, try to put it again with `If-None-Match: *`, and delete it.
+    """Put the empty object `name` into the table's folder, put it again with `If-None-Match: *`, and delete it.
 
-    Return whether the service refuses to put an object under a key that exists.
+    Return whether the service refuses the second PUT, because the object exists.
 
     Raises:
-        FaultError: a request is refused.
+        FaultError: the service refuses another request, or does not respond.
     """
     parts, storage = urlsplit(files.uri), files.storage
     bucket = storage.s3_access_point or parts.netloc

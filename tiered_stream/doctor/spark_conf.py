@@ -23,7 +23,7 @@ _LIBRARIES = {
     "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem": "gcs-connector",
     "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem": "hadoop-gcp",
 }
-"""Jars by the Java classes of file systems in them."""
+"""Names of jars without their versions, by the Java class of the Hadoop file system that the jar contains."""
 _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 
@@ -79,13 +79,13 @@ class SparkConf:
         return bool(name) and (bool(self._jars(name)) or f"{name}-" in lists or self.fetches(name))
 
     def fetches(self, name: str) -> bool:
-        """Return whether Spark takes the jar `name` from a Maven repository, or from Ivy's cache, when it starts."""
+        """Return whether `spark.jars.packages` names the jar `name`, such as `hadoop-aws`, so that Spark fetches it."""
         return f":{name}:" in self.values.get("spark.jars.packages", "")
 
     def hadoop_package(self, name: str) -> str:
         """Return the Maven coordinates of a Hadoop library, such as `hadoop-aws`, for `spark.jars.packages`.
 
-        Its version is the version of Spark's own Hadoop, or without Spark's jars 3.5.0.
+        The version is the version of Hadoop among Spark's own jars, or 3.5.0 if there are no such jars here.
         """
         version = next((match[1] for jar in self._jars("hadoop-client-api")
                         if (match := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip

@@ -56,9 +56,9 @@ _FIXES: Fixes = {
 class Checkpoint:
     """Contents of a query's checkpoint.
 
-    `positions` are the offsets at which the query continues, by partition; empty if it has not planned a micro-batch.
-    `query_id` is None if the query was not started yet. `is_committed` is true if a micro-batch is committed, and false
-    if at most the first one is planned.
+    `positions` are the offsets at which the query continues, by partition; they are empty if the query has not planned
+    a micro-batch. `query_id` is None if the query was not started yet. `is_committed` is True if a micro-batch is
+    committed.
     """
 
     positions: PartitionOffsets
@@ -107,7 +107,12 @@ def _check_pair(
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
-    """Check that Spark has hadoop-aws and a file system for the URL scheme, if the table or the checkpoint is in S3."""
+    """Check that Spark can access a table or a checkpoint in S3: by the jar hadoop-aws, and by the URL's scheme.
+
+    Raises:
+        FaultError: the jar is missing, or Spark has no file system for the scheme, such as `s3`.
+        NotNeededError: neither the table nor the checkpoint is in S3.
+    """
     paths = [path for path in (table, checkpoint) if path and urlsplit(path).scheme in ingest.S3_SCHEMES]
     if not paths:
         raise NotNeededError("neither table nor checkpoint is in S3")
@@ -120,13 +125,23 @@ def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkCon
 
 
 def _connectors(schemes: Collection[str], spark: SparkConf) -> dict[str, str]:
-    """Return the jars that Spark needs for paths in Azure's or Google's storage, with their Maven coordinates."""
+    """Return the jars that Spark needs for paths with these URL schemes in Azure's or Google's storage.
+
+    The result has each jar's Maven coordinates by the jar's name.
+    """
     azure = {"hadoop-azure": spark.hadoop_package("hadoop-azure")} if {"abfs", "abfss"} & set(schemes) else {}
     return azure | ({"gcs-connector": GCS_CONNECTOR} if GOOGLE_SCHEME in schemes else {})
 
 
 def _check_connector(name: str, package: str, spark: SparkConf) -> Result[bool]:
-    """Check that Spark has the jar `name`, or for Google's storage Hadoop's own connector."""
+    """Check that Spark has the jar `name`. For Google's storage, Hadoop's own connector (`hadoop-gcp`) also suffices.
+
+    Args:
+        package: Maven coordinates of the jar, for advice.
+
+    Raises:
+        FaultError: the jar is missing.
+    """
     names = ("gcs-connector", "hadoop-gcp") if name == "gcs-connector" else (name,)
     if not any(map(spark.has_library, names)):
         raise _missing_jar(f"Spark needs {name}", package, spark)
@@ -159,9 +174,14 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[ingest
 
 
 def _reach(job: Job, uri: str, spark: SparkConf) -> Result[ingest.TableSpec]:
-    """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
+    """Check that the folder of a table or a checkpoint at `uri` can be reached.
 
-    The result's value is a specification with the URI and the settings for access to it.
+    The result's value has the URI, and the settings for access to the folder.
+
+    Raises:
+        FaultError: a local folder cannot be written.
+        NotNeededError: only Spark can reach the folder.
+        StorageError: the service refuses the request or does not respond.
     """
     parts, files = urlsplit(uri), ingest.table_spec(job.settings)
     if parts.scheme == "file":
@@ -186,9 +206,12 @@ def _nearest(uri: str) -> Path:
 
 
 def _check_table_fits(job: Job, files: ingest.TableSpec) -> Result[bool]:
-    """Check that the table's columns fit the job's rows, and describe the lane in which the rows will be written.
+    """Check that the table's columns fit the job's rows, and describe whether tasks or Spark's Delta sink will write.
 
     The check succeeds if the table does not exist yet. If the job decodes values, the columns are not checked.
+
+    Raises:
+        FaultError: the columns do not fit, or the package deltalake is missing.
     """
     try:
         from tiered_stream.delta.commit.deltalake_commit import describe, open_table
@@ -235,10 +258,14 @@ def _write_object(job: Job, files: ingest.TableSpec, *, write: bool) -> Result[b
 
 
 def _written(job: Job, *, conditional: bool, condition: str) -> Result[bool]:
-    """Return the result of a trial write of an object.
+    """Return the result of a trial write of an object, which is a warning if `conditional` is False.
 
-    `conditional` is true if the service has refused to write the object again on the `condition` that it is new. If it
-    is false, the result is a warning, or, if `ingest.commit` is `deltalake`, FaultError is raised.
+    Args:
+        conditional: True if the service has refused to write the object a second time under `condition`.
+        condition: name of the condition that the object is new, such as `If-None-Match`.
+
+    Raises:
+        FaultError: `conditional` is False, and `ingest.commit` is `deltalake`.
     """
     if conditional:
         return Result(True, f"an object was put and deleted; {condition} is honoured")
@@ -254,8 +281,11 @@ def _written(job: Job, *, conditional: bool, condition: str) -> Result[bool]:
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Checkpoint]:
     """Read the query's id from its checkpoint, and the offsets at which the query continues.
 
-    If no micro-batch is committed yet, the offsets are the start offsets of the planned micro-batch, or empty if none
-    is planned.
+    If no micro-batch is committed yet, the offsets are the start offsets of the planned micro-batch. If none is planned
+    either, there are no offsets.
+
+    Raises:
+        FaultError: no checkpoint is set, or it cannot be read, is damaged, or belongs to another query.
     """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
@@ -286,7 +316,7 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
 def _check_positions(job: Job, checkpoint: Checkpoint, source: LogSource) -> Result[bool]:
     """Check that the logs still have the offsets at which the query continues, by a plan of its next micro-batch.
 
-    Lost offsets are a warning if `failOnDataLoss` is false, because the query then continues without them.
+    If `failOnDataLoss` is false, lost offsets only make the result a warning, because the query continues without them.
 
     Raises:
         DataLossError: offsets are lost, or the job does not read a partition in the checkpoint any more.
@@ -306,17 +336,18 @@ def _check_positions(job: Job, checkpoint: Checkpoint, source: LogSource) -> Res
 def check_landed(
     job: Job, files: ingest.TableSpec, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource
 ) -> Result[bool]:
-    """Check that no other query has landed offsets in the table that the job's query is still to land.
+    """Check that no other query has written records to the table that the job's query will write, too.
 
-    If another query has landed some of them, the check fails. But the result is only a warning if the job's query has a
-    committed micro-batch, or if `ingest.onLandedOffsets` is `land`.
+    If another query has written such records, the check fails. But the result is only a warning if the job's query has
+    a committed micro-batch, or if `ingest.onLandedOffsets` is `land`.
 
     Args:
         ranges: range from the start to the end of the log, for each partition that the job reads.
 
     Raises:
         FaultError: the check fails.
-        NotNeededError: the table is a table of the latest state, which can get records again.
+        NotNeededError: the table has only the latest row of each key (`ingest.mode=upsert`), so it can get records
+            again.
     """
     from tiered_stream.delta.commit.deltalake_commit import open_table
 

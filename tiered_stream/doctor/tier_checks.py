@@ -25,10 +25,10 @@ _ABSENT = "no remote.storage.uri is set: segments come from signed locations, or
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Tiered segments that the locator has named for the job, grouped by partition and in offset order within it.
+    """Tiered segments of the job's topics, grouped by partition, and in offset order within a partition.
 
-    `signed` is one location that has a signed URL, or None if no location has one. `only_first` is True if only the
-    first segment of each partition was located.
+    `signed` is the location of one segment in the storage, with a signed URL, or None if no location has a signed URL.
+    `only_first` is True if only the first segment of each partition was located.
     """
 
     segments: tuple[RemoteLogSegment, ...]
@@ -53,8 +53,8 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
     """Check the bucket of the tiered storage; the value is True if the user is authorized to list the bucket.
 
-    If the storage is a folder or a class of the user's, no bucket is checked. The value is then True, or None if
-    `fetcher` has no value.
+    If the storage is a folder, or is read by the user's own class, no bucket is checked. The value is then True, or
+    None if `fetcher` has no value.
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
@@ -88,8 +88,11 @@ def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
 def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
     """Locate the job's tiered segments.
 
-    If the locator lists segments, the result has all tiered segments of the job. A locator that asks brokers would need
-    many requests, so the result then has only the segment with the first offset of each partition.
+    If the locator lists segments, the result has all tiered segments of the job. If the locator asks brokers, the
+    result has only the segment with the first offset of each partition, because all segments would take many requests.
+
+    Raises:
+        NotNeededError: the job uses no locator.
     """
     locator = source.locator
     if locator is None:
@@ -135,7 +138,7 @@ def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visibl
 
     Args:
         ranges: offset range of each partition's log.
-        visible: tiered segments of each partition, with the offsets that are read from each.
+        visible: tiered segments of each partition, with the offsets that are read from each segment.
     """
     total = sum(map(len, ranges.values()))
     tiered = sum(
@@ -186,7 +189,9 @@ def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
 def _fault(
     fetcher: RemoteStorageFetcher, failures: Failures, fetched: int, *, listable: bool
 ) -> FaultError | errors.TieredStreamError:
-    """Return the error for a sample in which segments could not be fetched, with advice unless its message has it.
+    """Return the error for a sample in which segments could not be fetched.
+
+    The error is a FaultError with advice, or an error of the sample whose message has advice.
 
     Args:
         failures: segments of the sample that could not be fetched, with their errors.
@@ -220,7 +225,12 @@ def _fault(
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:
-    """Check that the signed URL of a location works: fetch one byte of its segment by the URL."""
+    """Check that the signed URL of a location works: fetch one byte of its segment by the URL.
+
+    Raises:
+        FaultError: the URL's host is not allowed, or the storage refuses the request or does not respond.
+        NotNeededError: no location has a signed URL.
+    """
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")

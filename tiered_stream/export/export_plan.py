@@ -32,24 +32,28 @@ from tiered_stream.replays.times_to_offsets import resolve
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """Plan of an export. `ranges` has the offsets of each partition, and `topic_ids` the topics' ids, by topic."""
+    """Plan of an export.
+
+    `options` are the options for reading. `ranges` has the offset range of each partition, and `topic_ids` the topics'
+    ids by the topic's name. `where` has SQL conditions that exported rows must meet.
+    """
 
     options: Options = field(repr=False)
     ranges: Ranges
     topic_ids: Mapping[str, UUID]
     rows: Mapping[str, RowFormat]
-    """Format of the rows, by topic; a topic whose records stay unchanged is left out."""
+    """Format of the rows, by topic. Topics whose records are exported unchanged are left out."""
     where: Sequence[str] = ()
 
     def schema(self, topic: str) -> pa.Schema:
-        """Return the columns of the rows of a topic."""
+        """Return the Arrow schema of a topic's exported rows."""
         row_format = self.rows.get(topic)
         if row_format is None:
             return record_schema(self.options.include_headers, self.options.columns)
         return pa.schema([(column.name, column.type) for column in row_format.written])
 
     def conditions(self, topic: str) -> list[Bound]:
-        """Return the conditions that the rows of a topic must meet.
+        """Return the conditions that a topic's exported rows must meet, bound to the columns of `schema`.
 
         Raises:
             ConfigurationError: a condition is malformed, or does not fit the columns.
@@ -64,7 +68,7 @@ class ExportPlan:
             ) from error
 
     def shared_schema(self) -> pa.Schema:
-        """Return the columns of the rows of all topics.
+        """Return the Arrow schema that the exported rows of all topics have.
 
         Raises:
             ConfigurationError: topics have rows with different columns.
@@ -80,7 +84,7 @@ class ExportPlan:
         return schema
 
     def splits(self, partitions: Mapping[TopicPartition, OffsetRange]) -> list[Split]:
-        """Return the splits of these offset ranges, sorted by partition and offset.
+        """Return the splits (parts of a partition that one thread reads) of offset ranges, by partition and offset.
 
         Raises:
             BrokerError, StorageError: segments cannot be located.
@@ -90,7 +94,7 @@ class ExportPlan:
 
     @property
     def offsets(self) -> int:
-        """Number of offsets in the ranges, which is an upper bound of the number of records."""
+        """Number of offsets in `ranges`, which is an upper bound of the number of records."""
         return sum(map(len, self.ranges.values()))
 
 
@@ -101,12 +105,13 @@ def plan_export(
     """Return the plan of an export; nothing is written.
 
     Args:
-        settings: options of the source, and perhaps settings of an ingest job, of which only settings for rows count.
-        times: range of the records' timestamps, in place of the starting and ending options; None: those options count.
-        exact: with `times`, all records of these times and no other. If false, a partition is read from its first
-            offset at or after the start to its first offset at or after the end.
-        where: conditions of rows, in SQL.
-        stored: offset ranges and topic ids of the interrupted export that is resumed; None: they are looked up.
+        settings: options of the source, and settings of an ingest job, if there is one. An export uses only those
+            settings of the job that decide how records become rows.
+        times: range of timestamps that replaces the starting and ending options. If it is None, these options are used.
+        exact: True to export exactly the records whose timestamps are within `times`. If it is False, a partition is
+            read from its first offset at or after the start of `times`, up to its first offset at or after the end.
+        where: SQL conditions that exported rows must meet.
+        stored: offset ranges and topic ids of an interrupted export to resume. If it is None, they are looked up.
 
     Raises:
         ConfigurationError: a setting or a condition is wrong.
@@ -136,7 +141,7 @@ def _look_up(options: Options, times: TimeRange | None, *, exact: bool) -> tuple
 
 
 def _row_formats(settings: Mapping[str, str], options: Options, topics: Sequence[str]) -> dict[str, RowFormat]:
-    """Return the row formats of the topics whose records are decoded or renamed, by topic."""
+    """Return, by topic, the row formats of the topics for which `settings` decode records or rename their columns."""
     formats, query = {}, query_settings(settings)
     for topic in topics:
         spec = query.spec_of(topic)

@@ -1,6 +1,6 @@
-"""File formats of an export: Parquet, Arrow IPC, JSON lines and CSV, the last two perhaps compressed.
+"""File formats of an export: Parquet, Arrow IPC, JSON lines and CSV. JSON lines and CSV can be compressed.
 
-A format has two parts: `prepare`, which many threads may run at once, and `write`, which only one thread runs.
+A format has two parts: `prepare`, which many threads can run at once, and `write`, which one thread runs for a file.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _ENDINGS = {
     "parquet": "parquet", "arrow": "arrow", "ipc": "arrow", "feather": "arrow", "jsonl": "jsonl", "ndjson": "jsonl",
     "csv": "csv",
 }  # fmt: skip
-"""Format by the last part of a file's name."""
+"""Kind of format, by the ending of a file's name."""
 _COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 FORMATS = "parquet, arrow, jsonl, csv, and jsonl.gz, jsonl.zst, csv.gz, csv.zst"
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """Format of an export's files: a `kind` (`parquet`, `arrow`, `jsonl`, `csv`), and perhaps a `compression` of texts.
+    """Format of an export's files: its `kind` (`parquet`, `arrow`, `jsonl` or `csv`) and its `compression`.
 
-    `ending` is the end of the files' names, without the first dot.
+    `compression` is `gzip`, `zstd` or None, and is always None for Parquet and Arrow. `ending` is the ending of the
+    files' names, such as `csv.gz`.
     """
 
     kind: str
@@ -40,10 +41,10 @@ class FileFormat:
 
     @classmethod
     def of(cls, ending: str) -> FileFormat:
-        """Return the format of files whose names end with a dot and `ending`.
+        """Return the format of files whose names end with a dot and `ending`, such as `csv.gz`.
 
         Raises:
-            ConfigurationError: there is no such format.
+            ConfigurationError: no format has this ending.
         """
         first, _, last = ending.lower().rpartition(".")
         compression = _COMPRESSIONS.get(last)
@@ -53,7 +54,7 @@ class FileFormat:
         return cls(kind, compression, ending.lower())
 
     def prepare(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return `rows` as `write` takes them: as texts for JSON lines and CSV, otherwise unchanged."""
+        """Convert `rows` to the form that `write` expects: to texts for JSON lines and CSV, otherwise unchanged."""
         match self.kind:
             case "jsonl":
                 return json_lines(rows)
@@ -62,11 +63,13 @@ class FileFormat:
         return rows
 
     def write(self, file: BinaryIO, schema: pa.Schema, rows: Iterable[pa.RecordBatch], group_bytes: int) -> None:
-        """Write prepared batches of rows to the empty `file`, which stays open.
+        """Write batches of rows to the empty `file`, which stays open.
 
         Args:
-            schema: columns of the rows before they are prepared.
-            group_bytes: size in memory of the rows that become one row group of Parquet.
+            schema: columns of the rows before `prepare`.
+            rows: batches that `prepare` has returned.
+            group_bytes: minimum size in memory of the rows that become one row group of Parquet, in bytes. The last row
+                group may be smaller.
         """
         sink = pa.PythonFile(os.fdopen(os.dup(file.fileno()), "wb"), "w")  # pyarrow closes it
         if self.compression:
@@ -86,7 +89,7 @@ class FileFormat:
 
 
 def _write_lines(sink: pa.NativeFile, rows: Iterable[pa.RecordBatch]) -> None:
-    """Write JSON lines, which are the only column of the batches."""
+    """Write JSON lines, which are the texts in the only column of the batches."""
     for batch in rows:
         lines = batch.column(0)
         _, ends, texts = lines.buffers()
@@ -95,7 +98,7 @@ def _write_lines(sink: pa.NativeFile, rows: Iterable[pa.RecordBatch]) -> None:
 
 
 def _write_batches(writer: Any, rows: Iterable[pa.RecordBatch]) -> None:
-    """Write batches by one of pyarrow's writers, and close it."""
+    """Write all batches to `writer`, a writer of pyarrow, and close the writer."""
     for batch in rows:
         writer.write_batch(batch)
     writer.close()
@@ -113,7 +116,7 @@ def _write_parquet(sink: pa.NativeFile, empty: pa.RecordBatch, groups: Iterable[
 
 
 def _row_groups(rows: Iterable[pa.RecordBatch], group_bytes: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Collect batches until they have `group_bytes`, and yield them."""
+    """Yield groups of consecutive batches. Each group except the last has at least `group_bytes` bytes in memory."""
     group: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:

@@ -1,7 +1,7 @@
-"""Texts of rows for JSON lines and CSV.
+"""Conversion of rows to texts for JSON lines and CSV.
 
-Texts are made by Arrow's functions, a column at a time. Only values that these functions cannot write become Python
-objects: texts with characters that JSON escapes, bytes that are not UTF-8, fractions, and keys of maps.
+Arrow's functions convert one column at a time. Only values that these functions cannot convert become Python objects:
+texts with characters that JSON escapes, bytes that are not UTF-8, fractions, and keys of maps.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from tiered_stream.formats.columns.conform import list_items, null_mask
 from tiered_stream.formats.json.json_text import plain, plain_json
 
 _ESCAPED = r"[\x00-\x1f\"\\]"
-"""Characters in a text that JSON escapes."""
+"""Regular expression for a character that JSON escapes."""
 BASE64 = "base64:"
-"""Prefix in CSV of bytes that are not UTF-8."""
+"""Prefix of a CSV value that has bytes in base64, because they are not UTF-8."""
 
 
 def json_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch with one column, which has the JSON of each row and a line end.
+    """Return a batch with the column `line`, which has each row as a JSON object and a line end.
 
-    Bytes become strings, or `{"base64": …}` if they are not UTF-8. Times become strings in ISO 8601, and decimals
-    strings.
+    Bytes become strings, or `{"base64": …}` if they are not UTF-8. Times and decimals become strings, times in
+    ISO 8601.
     """
     return pa.record_batch({"line": _json_objects(rows.schema.names, rows.columns, "}\n")})
 
 
 def csv_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with columns that CSV can hold.
+    """Return the rows with columns of types that CSV can hold.
 
-    Bytes become texts, or `base64:…` if they are not UTF-8. Nested values become their JSON text, and times ISO 8601.
+    Bytes become texts, or `base64:…` if they are not UTF-8. Nested values become JSON, and times become texts in
+    ISO 8601.
     """
     return pa.RecordBatch.from_arrays([_csv_values(column) for column in rows.columns], names=rows.schema.names)
 
 
 def _json_values(column: pa.Array) -> pa.Array:
-    """Return the JSON text of each value, which is `null` for a null."""
+    """Return the JSON text of each value in `column`. A null becomes the text `null`."""
     kind = column.type
     if types.is_struct(kind):
         end = pc.if_else(column.is_valid(), "}", pa.scalar(None, pa.string()))
@@ -60,9 +61,13 @@ def _json_values(column: pa.Array) -> pa.Array:
 
 
 def _json_objects(names: Sequence[str], columns: Sequence[pa.Array], end: Any) -> pa.Array:
-    """Return JSON objects with these names and values. `end` is the text at the end of an object, or a text for each.
+    """Return the JSON text of an object for each row of `columns`.
 
-    An object is null if its text in `end` is null.
+    Args:
+        names: names of the object's members.
+        columns: values of the object's members.
+        end: text at the end of every object, or an array with the text for each object. An object whose text in the
+            array is null becomes null.
     """
     parts: list[Any] = ["{"]
     for number, (name, column) in enumerate(zip(names, columns, strict=True)):
@@ -71,7 +76,7 @@ def _json_objects(names: Sequence[str], columns: Sequence[pa.Array], end: Any) -
 
 
 def _json_lists(column: pa.ListArray | pa.MapArray) -> pa.Array:
-    """Return a JSON array for each list, or a JSON object for each map."""
+    """Return the JSON text of an array for each list in `column`, or of an object for each map."""
     offsets, items = list_items(column)
     texts, brackets = _json_values(items[-1]), "[]"
     if types.is_map(column.type):
@@ -93,7 +98,7 @@ def _csv_values(column: pa.Array) -> pa.Array:
 
 
 def _plain_texts(column: pa.Array) -> pa.Array | None:
-    """Return the values as texts; None: the type is nested or floating-point, or a value is not UTF-8."""
+    """Return the values as texts, or None if the type is nested or floating-point, or if a value is not UTF-8."""
     kind = column.type
     if types.is_temporal(kind):
         return _time_texts(column)

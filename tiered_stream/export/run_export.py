@@ -35,9 +35,12 @@ from tiered_stream.read.scanner import read_in_threads
 from tiered_stream.read.split_reader import SplitReader
 
 _WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 32 << 20, 32 << 20, 8 << 20
-"""Maximum bytes of rows that wait for writers, and of Parquet row groups, in all files; minimum of one row group."""
+"""Limits in bytes: rows of all files that wait for writers, row groups of all files, and the least size of a row group.
+
+The files that are written at the same time share the first two limits. Row groups are only in Parquet files.
+"""
 _FETCHED_BYTES = 96 << 20
-"""Maximum fetched bytes in memory of all threads together, but at least two requests of each thread."""
+"""Maximum fetched bytes in memory, which all threads share. Each thread may hold the bytes of at least 2 requests."""
 _REPORT_SECONDS = 10.0
 _COMPARED = {
     name.lower()
@@ -50,7 +53,9 @@ _COMPARED = {
 class ExportArguments:
     """Arguments of an export.
 
-    `into` is a file or a folder, as `is_folder` says. With `overwrite`, an earlier export there is replaced.
+    `into` is a folder if `is_folder` is True, and otherwise a file. If `overwrite` is True, an earlier export to `into`
+    is replaced. `times`, `exact` and `where` have the same meaning as in `plan_export`. `threads` is the maximum number
+    of threads that read; None means one for each usable core.
     """
 
     settings: Mapping[str, str] = field(repr=False)  # it may have secrets
@@ -59,7 +64,7 @@ class ExportArguments:
     file_format: FileFormat
     times: TimeRange | None = None
     time_texts: tuple[str | None, str | None] = (None, None)
-    """Start and end time as the user wrote them. They must be the same when an interrupted export is resumed."""
+    """Start and end time as the user wrote them. To resume an interrupted export, the user must give the same texts."""
     exact: bool = False
     where: Sequence[str] = ()
     overwrite: bool = False
@@ -80,11 +85,11 @@ class ExportArguments:
 
 @dataclass
 class ExportReport:
-    """Report on a run: number of records that it has written, the files, and its duration.
+    """Report on one run of an export: the number of records and the files that it has written, and its duration.
 
     `metrics` has the cost of reading. `undecodable` is the number of records that did not decode and were left out, and
-    `first_reason` is about one of them. `finished_before` is True if the export had finished before, so that nothing
-    was read.
+    `first_reason` says why one of these records did not decode. `finished_before` is True if the export had finished
+    before, so that this run has read nothing.
     """
 
     records: int = 0
@@ -97,7 +102,7 @@ class ExportReport:
 
     @property
     def size(self) -> int:
-        """Size of the files in bytes."""
+        """Total size of `files` in bytes."""
         return sum(file.stat().st_size for file in self.files)
 
 
@@ -144,7 +149,8 @@ def export(arguments: ExportArguments, report: Callable[[str], None]) -> ExportR
         report: called with lines about the progress.
 
     Raises:
-        ConfigurationError: an argument or a setting is wrong, or the target has something else already.
+        ConfigurationError: an argument or a setting is wrong, the target exists already, or the target folder has an
+            export with other arguments.
         ExportError: a file cannot be written.
         UndecodableRecordError: a record does not decode, and `ingest.onDecodeError` is `fail`.
         TieredStreamError: the records cannot be read.
@@ -206,7 +212,7 @@ class _Run:
         return _RowReader(plan, self._arguments.file_format, self._report)
 
     def _write_partitions(self, plan: ExportPlan, missing: Ranges, folder: ExportFolder) -> list[Path]:
-        """Write the files of the missing partitions, several at once, and return their paths."""
+        """Write the files of the partitions in `missing`, several files at once, and return the files' paths."""
         if not missing:
             return []
         splits: dict[TopicPartition, list[Split]] = {partition: [] for partition in missing}
@@ -230,7 +236,10 @@ class _Run:
         return sorted(futures.values())
 
     def _write(self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: _RowReader, writers: int) -> int:
-        """Write the rows of these splits into a new file; return their number."""
+        """Write the rows of `splits` into the new file `path`, and return the number of rows.
+
+        `writers` is the number of files that are written at the same time, and that share threads and memory.
+        """
         threads = max(1, self._threads // writers)
         group_bytes = max(_LEAST_GROUP_BYTES, _GROUP_BYTES // writers)
         rows = read_in_threads(splits, reader.read, threads=threads, waiting_bytes=_WAITING_BYTES // writers)
@@ -265,10 +274,10 @@ class _Run:
 
 
 class _RowReader:
-    """Reader of splits to rows that are decoded, filtered, and prepared for their file.
+    """Reader that decodes and filters the records of a split, and converts them to the form for their file.
 
-    Many threads may use it; each thread has decoders of its own. The reader adds the cost of each split that is read to
-    its end, and the records that do not decode, to `report`.
+    Many threads can use one reader; each thread has its own decoders. The reader adds to `report` the cost of each
+    split that was read to its end, and the number of records that do not decode.
     """
 
     def __init__(self, plan: ExportPlan, file_format: FileFormat, report: ExportReport) -> None:
@@ -279,7 +288,7 @@ class _RowReader:
         self._local = threading.local()
 
     def read(self, split: Split) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of the split in offset order.
+        """Yield the rows of the split (a part of one partition) in offset order, as `FileFormat.prepare` returns them.
 
         Raises:
             TieredStreamError: the split cannot be read, or a record does not decode and `ingest.onDecodeError` is

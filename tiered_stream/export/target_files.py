@@ -24,15 +24,19 @@ from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between
 MANIFEST = "_export.json"
 _VERSION = 1
 _MAX_NAME, _MAX_TOPIC = 255, 220
-"""Maximum number of bytes of a file's name on Linux, and of characters of a topic in it. Kafka allows 249."""
+"""Maximum number of bytes of a file's name on Linux, and of characters of the topic in a file's name.
+
+Kafka allows topics of 249 characters.
+"""
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file with a temporary name; rename it to `path` at the end of the block.
 
-    If the block fails, the file is removed. If the process is killed, the temporary file `.NAME.part` remains, and the
-    next export of the same file overwrites it. If `.NAME.part` is too long, it has a hash in place of `NAME`.
+    If the block fails, the temporary file is removed. If the process is killed, the temporary file `.NAME.part`
+    remains, and the next export to the same path overwrites it. If `.NAME.part` is too long for a file name, a hash
+    replaces `NAME`.
 
     Raises:
         ConfigurationError: another process writes the same file.
@@ -75,6 +79,7 @@ def _hash(name: str) -> str:
 class Manifest:
     """Content of `_export.json` in the folder of an export: its arguments, and the offset range of each partition.
 
+    `topic_ids` has the topics' ids by the topic's name. `ending` is the ending of the files' names, such as `csv.gz`.
     `finished` is True if all files are complete.
     """
 
@@ -126,7 +131,7 @@ class ExportFolder:
         self.path = path
 
     def file_of(self, partition: TopicPartition, ending: str) -> Path:
-        """Return the path of a partition's file; a hash replaces the end of a topic with more than 220 characters."""
+        """Return the path of a partition's file. A hash replaces the end of a topic of more than 220 characters."""
         topic = partition.topic
         if len(topic) > _MAX_TOPIC:
             digest = _hash(topic)
@@ -134,7 +139,7 @@ class ExportFolder:
         return self.path / f"{topic}-{partition.partition}.{ending}"
 
     def manifest(self) -> Manifest | None:
-        """Return the manifest; None: the folder is missing or empty, so no export has begun there.
+        """Return the folder's manifest, or None if the folder is missing or empty, so that no export has begun there.
 
         Raises:
             ConfigurationError: the folder has files, but no manifest.
@@ -168,7 +173,7 @@ class ExportFolder:
             raise ExportError(f"the files of the earlier export cannot be removed: {error}") from error
 
     def missing(self, plan: ExportPlan, ending: str) -> Ranges:
-        """Return the offset ranges of the partitions that have no file yet."""
+        """Return the offset ranges of the plan's partitions that have no file yet. Empty ranges are left out."""
         return {
             partition: offsets
             for partition, offsets in plan.ranges.items()

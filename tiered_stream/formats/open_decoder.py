@@ -1,4 +1,4 @@
-"""Factory of the decoders of keys and values. The modules of a format are imported only if a table uses the format."""
+"""Factory of decoders of Kafka keys and values. A format's modules are imported only if a table uses the format."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
-"""Name of the record header that has the schema id or GUID of a key or a value (Confluent: `SchemaId`)."""
+"""Names of the record headers that hold the id or GUID of the key's and the value's schema (Confluent: `SchemaId`)."""
 _IMAGES = ("payload", "before", "after")
-"""Fields of Debezium's envelope that are rows or contain rows."""
+"""Fields of Debezium's envelope that hold the row before or after a change; `payload` holds the other two fields."""
 
 
 def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
     """Return the decoder of a table's keys (`name` is `key`) or values (`name` is `value`).
 
-    Returns None if their format is binary. `row_format` must have the schema already (see `with_registered`).
+    Returns None if the keys or values have the format `binary`, which needs no decoder. For JSON, Avro and protobuf,
+    `row_format` must already have the schema. `with_registered` fetches the schema from a registry.
 
     Raises:
         ConfigurationError: the schema or the registry's settings are invalid, or no column can have the schema's types.
@@ -100,10 +101,10 @@ def _evolution(row_format: RowFormat, name: str) -> Evolution:
 
 
 def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> pa.StructType:
-    """Return the struct type of `part.schema`, a JSON format's schema.
+    """Return the struct type of the documents of `part`, a JSON format: its schema, grown by the table's columns.
 
-    With `Evolution.WIDEN`, a number has the type of the table's column if that type is wider. If documents of a table
-    of the latest state name their schemas, rows have the table's columns that only older schemas have.
+    With `Evolution.WIDEN`, a number has the type of the table's column if the column's type is wider. In a table with
+    one row for each key, values that name their schemas also get the table's columns that only older schemas have.
     """
     kind = pa.struct(list(schema_from_text(part.schema)))
     if part is row_format.value and part.registered and row_format.keys and part.kind is not None:
@@ -113,7 +114,11 @@ def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) ->
 
 
 def _with_fields(kind: pa.StructType, row: pa.DataType, envelope: Envelope) -> pa.StructType:
-    """Return the type `kind` of whole values, with the fields of the type `row` added to the rows in it."""
+    """Return the type `kind` of values, with the fields of the struct type `row` added to the rows in the values.
+
+    With Debezium's envelope, the rows are the fields `before` and `after`, at the top level or within `payload`.
+    Otherwise, the whole value is the row.
+    """
     if envelope is not Envelope.DEBEZIUM:
         return grown(kind, row)
     fields = {field.name: field for field in kind}
@@ -125,10 +130,10 @@ def _with_fields(kind: pa.StructType, row: pa.DataType, envelope: Envelope) -> p
 
 
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
-    """Return the type of values whose rows, taken out of the envelope, have the type `part.kind`.
+    """Return the type of values in which each row has the table's type, `part.kind`; None if `part.kind` is None.
 
-    Without an envelope, this is `part.kind`. With an envelope, the fields `before` and `after` have the type
-    `part.kind`, and so have these two fields within `payload`. Returns None if `part.kind` is None.
+    Without Debezium's envelope, the result is `part.kind`. With the envelope, the result is a struct whose fields
+    `before` and `after` have the type `part.kind`, both at the top level and within a field `payload`.
     """
     if part.kind is None or row_format.envelope is not Envelope.DEBEZIUM:
         return part.kind
@@ -137,14 +142,14 @@ def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
 
 
 def _registry_of(part: PartFormat, row_format: RowFormat) -> RegistrySettings:
-    """Return the settings of the registry for `part`, in which ids are looked up in the context of the subject."""
+    """Return the settings of the schema registry's client. It looks up ids in the context that `part.subject` names."""
     from tiered_stream.formats.registry.schema_registry import RegistrySettings, context_of
 
     return replace(RegistrySettings.parse(row_format.registry), context=context_of(part.subject))
 
 
 def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> PartFormat:
-    """Return `part` with the newest schema of `subject` in the schema registry.
+    """Return the key or value format `part` with the newest schema of `subject` in the schema registry.
 
     `part` is returned unchanged if it already has a schema, or if its schemas are not in a registry.
 

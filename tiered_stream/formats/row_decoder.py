@@ -1,4 +1,4 @@
-"""Decoder of Kafka records to rows of a table and to dead letters. It runs in the tasks that read records."""
+"""Decoder of Kafka records to rows of a table and to dead letters. It runs in Spark's tasks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from tiered_stream.formats.rows.table_rules import RowRules
 
 HEADERS = "headers"
 ROW = "row"
-"""Value of the dead letter column `failed` if key and value decode, but the row breaks a table rule."""
+"""Value of a dead letter's column `failed` if the key and the value decode, but the table cannot take the row.
+
+The row breaks a table rule. Or the table has one row for each key, and the record is not a valid change of a row.
+"""
 _Failures = dict[int, tuple[str, str]]
-"""Failed part (`key`, `value` or `row`) and reason of each record without a row, by the record's index in its batch."""
+"""Failed part (`key`, `value` or `row`) and reason of each record that failed, by the record's index in its batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Rows and dead letters of a batch of records.
+    """Rows and dead letters of a batch of Kafka records.
 
     Each record has a row or a dead letter, unless `ingest.where` or the user's function (`ingest.transform`) dropped
     its row.
@@ -41,11 +44,11 @@ class DecodedRows:
     dead: pa.RecordBatch | None
     """Dead letters, with the columns of `DEAD_LETTER_SCHEMA`; None if there are none."""
     filtered: int = 0
-    """Number of records that decode, and whose rows `ingest.where` left out."""
+    """Number of records that decode, but whose rows do not meet the condition `ingest.where`."""
 
 
 class RowDecoder:
-    """Decoder of records to rows of one table. Only one thread may use it.
+    """Decoder of Kafka records to rows of the table that `row_format` describes. Only one thread may use a decoder.
 
     Raises:
         ConfigurationError: a schema or the settings of a registry are invalid, or the user's function cannot be
@@ -70,10 +73,9 @@ class RowDecoder:
         )  # fmt: skip
 
     def decode_parts(self, records: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-        """Decode `records` in parts that take little enough memory; yield the records and the result of each part.
+        """Decode `records` in parts whose rows stay within the memory limit; yield each part's records and its result.
 
-        Usually, there is one part. See `decode`, which decodes all records at once and raises the same errors, except
-        LargeBatchError.
+        Usually, one part has all records. Errors are the same as in `decode`, but LargeBatchError is never raised.
         """
         start, size, failed = 0, records.num_rows, range(0)
         while True:
@@ -99,10 +101,11 @@ class RowDecoder:
         column, dead letters have null headers.
 
         Raises:
-            UndecodableRecordError: a key or value does not decode, and `ingest.onDecodeError` is `fail`; or a row
-                breaks a table rule, and `ingest.onDecodeError` is not `deadLetter`.
+            UndecodableRecordError: a record fails, and `ingest.onDecodeError` is `fail`; or a row breaks a table rule,
+                and `ingest.onDecodeError` is not `deadLetter`.
             TableError: the user's function failed, or returned other columns than for a batch without rows.
             SchemaRegistryError: a schema registry cannot be reached, or refuses a request.
+            UnsupportedDataError: with `ingest.schemaEvolution=widen`, no type holds all numbers of a field.
             LargeBatchError: there are several records, and their keys or values need too much memory.
         """
         failures: _Failures = {}
@@ -133,7 +136,7 @@ class RowDecoder:
 
         In binary format, the column is returned unchanged. A record that does not decode becomes null, and is added to
         `failures`, unless `failures` has the record already. With `ingest.schemaEvolution`, the type of values also has
-        fields, and with `widen` wider number types, that the table does not have yet.
+        new fields that the table lacks. If this setting is `widen`, numbers may have wider types than in the table.
         """
         decoder = self._decoders[name]
         values = records.column(name)
@@ -176,10 +179,13 @@ class RowDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _landed(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows after the user's function, if there is one, without rows that break a table rule.
+        """Apply the user's function, if any, to `rows`; return the result without rows that break a table rule.
 
-        A record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
-        changes the number of rows, it is called again for fewer records, until the record of the row is known.
+        A record with a row that breaks a rule is added to `failures`, and all rows of the record are removed. If the
+        function changes the number of rows, it is called again for fewer rows, until the failed record is known.
+
+        Raises:
+            UndecodableRecordError: a row breaks a rule, and `ingest.onDecodeError` is not `deadLetter`.
         """
         landed = rows if self._transform is None else self._transform.apply(rows, self._row_format.written)
         if not self._row_format.rules:
@@ -211,11 +217,14 @@ class RowDecoder:
         return error
 
     def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (name, format, schema) for each key or value of the record `slot` that may have failed and is JSON.
+        """Yield settings with which the failed key or value of a record would decode, if it is JSON.
 
-        `name` is `key` or `value`. `failed` says which part of the record failed: key, value or row. The yielded format
-        and schema are settings with which the JSON would decode; the format is '' if the table's setting is right
-        already.
+        A result is (name, format, schema). `name` is `key` or `value`. `format` is `json`, or '' if the table has this
+        format already. `schema` is the type of the JSON as SQL text.
+
+        Args:
+            slot: the record's index in `records`.
+            failed: the part of the record that failed: `key`, `value` or `row`.
         """
         given = self._row_format
         names = (VALUE, KEY) if failed == ROW and given.keys else (failed,)

@@ -1,4 +1,4 @@
-"""Entry point of `python -m tiered_stream.gateway`, and of the gateway as one file, which has no typer and no rich."""
+"""Entry point of `python -m tiered_stream.gateway`, and of the gateway's single-file build (without typer and rich)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _FAILED, _REFUSED = 1, 2
 
 
 def main() -> int:
-    """Run the gateway until SIGTERM or Ctrl-C, and return the exit code of `tiered-stream gateway`."""
+    """Run the gateway with the command line's arguments until SIGTERM or Ctrl-C, and return the exit code.
+
+    The exit code is 0 after a signal, 1 if the gateway failed, and 2 if its settings are wrong.
+    """
     parser = argparse.ArgumentParser(
         prog="tiered-stream-gateway",
         description="Run a proxy in front of Kafka brokers that reports where tiered segments are (KIP-1248).",

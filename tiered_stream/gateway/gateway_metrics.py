@@ -12,7 +12,7 @@ PREFIX = "tiered_stream_gateway"
 
 
 class GatewayMetrics:
-    """Prometheus metrics of one gateway, in the registry `registry`, to which `FaultyPartitions` adds one metric."""
+    """Prometheus metrics of one gateway. `registry` has all of them, and one more that `FaultyPartitions` registers."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

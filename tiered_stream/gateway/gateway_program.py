@@ -1,4 +1,4 @@
-"""Gateway as a program that runs until SIGTERM or Ctrl-C, with its limit of open files."""
+"""Gateway as a program: it raises the limit of open files, and runs until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ async def _serve(settings: GatewaySettings) -> None:
 
 
 def name_signed_host(settings: GatewaySettings) -> None:
-    """Log the host that signed URLs lead to, if readers without storage settings need it in an option."""
+    """Log the host of signed URLs, and the option that allows it to readers without storage settings.
+
+    Nothing is logged if the gateway signs no URLs, or if its settings name no endpoint of the storage.
+    """
     storage = settings.storage
     endpoint = storage.s3_endpoint_url or storage.gcs_endpoint_url or storage.azure_endpoint_url
     if not endpoint or not settings.signed_location_seconds:
@@ -101,8 +104,8 @@ _OTHERS = 256  # the gateway's own connections, threads, ports and files
 def connections_allowed(wanted: int, ports: int) -> int:
     """Raise the soft limit of open files (`ulimit -n`) as needed; return how many client connections are allowed.
 
-    The result is `wanted`, or a smaller number (at least 1) if the hard limit is too low for `wanted` connections and
-    `ports` listening ports.
+    The result is `wanted`. If the hard limit is too low for `wanted` connections and `ports` listening ports, the
+    result is smaller (at least 1), and a warning is logged.
     """
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)

@@ -43,7 +43,11 @@ def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
 
 
 def _setting(name: str, parse: Callable[[str], T], default: str, doc: str) -> T:
-    """Return a dataclass field for the value of an option (see `option`)."""
+    """Declare a `gateway.*` option, and return the dataclass field for its value.
+
+    `parse` makes the value from the option's text, and raises ValueError for a malformed text. `default` is a text,
+    too. `doc` describes the option for users.
+    """
     return of(option(name, parse, default, doc))
 
 
@@ -97,7 +101,8 @@ class GatewaySettings:
     `listener_tls` is for connections from clients, and `broker_tls` for connections that carry clients' requests to
     brokers. None stands for plaintext. `broker_tls` has no client certificate, so that brokers never take a client for
     the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's own client use the
-    same listener. `kafka` has the client properties without the prefix `kafka.`.
+    same listener. `kafka` has Kafka's client properties by name, without the prefix `kafka.`. The other fields have
+    the option's description next to them.
     """
 
     advertised_host: str = of(ADVERTISED_HOST)
@@ -211,6 +216,13 @@ def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
 
     Names that begin with `kafka.`, `remote.` or the prefix of plugin options are not checked here. A warning is logged
     for each option of the Spark source that has no effect on a gateway.
+
+    Args:
+        raw: settings as texts, by name.
+        options: the same settings, for lookups that ignore case.
+
+    Raises:
+        ConfigurationError: a name is unknown, or a value is a placeholder.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
     elsewhere = ("kafka.", "remote.", options.plugin_prefix)

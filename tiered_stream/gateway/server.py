@@ -103,7 +103,7 @@ class Gateway:
 
     @property
     def bootstrap_port(self) -> int:
-        """Return the port on which the gateway listens for bootstrapping clients, once `start` has ended."""
+        """Return the port for clients' `bootstrap.servers`; it is known once `start` has ended."""
         return self._bootstrap_listener.port
 
     def reasons(self) -> list[str]:
@@ -160,8 +160,9 @@ class Gateway:
     def _advertise(self, node_id: int, broker: Address) -> Address:
         """Return the gateway's address for a broker, and remember the broker's own address (see `Endpoints.learn`).
 
-        If another broker has the same gateway port, that broker may have left the cluster. So all brokers are then
-        listed again soon.
+        Raises:
+            ConfigurationError: another known broker has the same gateway port. That broker may have left the cluster,
+                so the gateway soon lists all brokers again.
         """
         try:
             return self._endpoints.learn(node_id, broker)

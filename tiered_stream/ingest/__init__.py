@@ -1,4 +1,4 @@
-"""Ingest job: its plan, its run, and its stop.
+"""Ingest job: a program that lands topics in Delta tables by one or more streaming queries.
 
 Files that other packages import:
 

@@ -83,7 +83,11 @@ def _check_separate_tables(options: Mapping[str, str], topics: Sequence[str], ta
 
 
 def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
-    """Return the options and the table of the query for one topic, with `ingest.topic.NAME.*` of the topic applied."""
+    """Return the options and the table of the query for one topic; its settings `ingest.topic.NAME.*` are applied.
+
+    Args:
+        table: value of `ingest.table`, in which `{topic}` stands for the topic's name.
+    """
     own = {SUBSCRIBE.name: topic, **ingest.topic_overrides(options).get(topic, {})}
     table = table_for(own.pop(ingest.TABLE, table), topic)
     return ingest.with_overrides(ingest.shared_settings(options), own), table

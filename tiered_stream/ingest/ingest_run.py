@@ -49,7 +49,7 @@ Each query starts a Python process on the driver, and Spark gives up a process t
 """
 _MAX_TABLES = 100
 _RUN_TWICE = "CONCURRENT_STREAM_LOG_UPDATE"
-"""Spark's error class if a checkpoint has a micro-batch already that another run has planned or committed."""
+"""Spark's error condition for a micro-batch that another run has already written to the same checkpoint."""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
@@ -57,7 +57,7 @@ _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1,
 class Ended:
     """Totals of an ended query: metrics of reading (`cost`), and rows and dead letters committed to each table.
 
-    `tables` is None if it is unknown what was committed.
+    `tables` is None if the numbers of committed rows are unknown.
     """
 
     cost: ReadMetrics
@@ -69,7 +69,7 @@ class Ended:
         return f"{rows}, {describe(self.cost)}"
 
     def by_table(self) -> list[str]:
-        """Return a line for each of the first 100 tables, and a line with the number of further tables.
+        """Return a line with the rows of each of the first 100 tables, and a line with the number of further tables.
 
         The list is empty if there are fewer than two tables.
         """
@@ -88,7 +88,7 @@ class IngestQuery:
     """
 
     def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
-        """Start the query, and print its lane and its id. A missing table is created.
+        """Start the query, and print its lane (`direct` or `spark`) and its id. A missing table is created.
 
         Raises:
             ConfigurationError: a setting is wrong, or Spark lacks something that the table needs.
@@ -127,7 +127,10 @@ class IngestQuery:
         return self._query.isActive and not under_way and self._query.lastProgress is None
 
     def stop(self, seconds: float) -> None:
-        """Stop the query, after at most `seconds` for its running micro-batch, and print whether that has ended."""
+        """Stop the query after its running micro-batch, or after `seconds` if the micro-batch takes longer.
+
+        A printed line says whether the micro-batch has ended.
+        """
         deadline, last = time.monotonic() + seconds, self._last_finished()
         while self._query.isActive and self._query.status["isTriggerActive"] and self._last_finished() == last:
             if time.monotonic() >= deadline:
@@ -171,7 +174,7 @@ class IngestQuery:
         return ended, self._query.exception()
 
     def _sum(self) -> Ended:
-        """Return the query's totals: all printed micro-batches, and rows read and committed without being printed."""
+        """Return the query's totals: all printed micro-batches, plus what the query read and committed after them."""
         cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
         later = landed_after((self._id, self._last_batch), self._began)  # some of its tables may have it
         if self._sums is None:
@@ -192,7 +195,7 @@ class IngestQuery:
     def _with_forgotten(self, batch: MicroBatch) -> MicroBatch:
         """Return `batch` plus the cost and rows of earlier micro-batches that were not printed.
 
-        They were not printed because Spark keeps the progress of only the last micro-batches.
+        A micro-batch is not printed if Spark no longer has its progress, because Spark keeps only the last ones.
         """
         cost = self._receiver.take_before((batch.query_id, batch.batch_id))
         self._reported.add(cost)
@@ -241,8 +244,8 @@ class Outcome:
 def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
     """Run every ingest query that the settings describe until its end; if a query fails, the others continue.
 
-    `builder` makes the Spark session, or returns the session that the process has already. The result names the failed
-    queries.
+    `settings` are the job's settings as texts, by name. `builder` makes the Spark session, or returns the session that
+    the process has already. The result names the failed queries.
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
@@ -301,7 +304,7 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest], stop_timeout_s: floa
 def _started(
     spark: SparkSession, ingest: Ingest, running: list[IngestQuery], outcome: Outcome, *, alone: bool
 ) -> list[ConfigurationError]:
-    """Start a query and add it to `running`, or add the reason of its failure to `outcome`.
+    """Start a query and add it to `running`. If it cannot start, print the reason and add it to `outcome`.
 
     Return a list with the error if the query's settings are refused, else an empty list. If the query is the job's only
     one (`alone`), the error is raised instead.

@@ -26,11 +26,14 @@ log = logging.getLogger(__name__)
 _PRIORITY = 100
 """Priority of the hook. Hadoop runs hooks of higher priorities first, and Spark's hook has 40."""
 _SECONDS_TO_END = 10.0
-"""Seconds that the queries have to end after the timeout for their micro-batches."""
+"""Further seconds that the JVM waits for the queries' ends after the timeout for their micro-batches."""
 
 
 class StopRequest:
-    """Request to stop; `signal` is the number of the signal, or 0 as long as nothing has requested a stop."""
+    """Request to stop an ingest job. `signal` is the number of the signal, or 0 as long as no stop is requested.
+
+    Running micro-batches have `timeout_s` seconds to end after the request.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -44,7 +47,10 @@ class StopRequest:
         self.signal = number
 
     def run(self) -> None:
-        """Request the stop as by SIGTERM, and wait until the job has stopped; the JVM calls this when it shuts down."""
+        """Request the stop as SIGTERM would, and wait until the job has stopped, at most `timeout_s` plus 10 s.
+
+        The JVM calls this method when it shuts down.
+        """
         self.signal = self.signal or signal.SIGTERM
         self._has_stopped.wait(self.timeout_s + _SECONDS_TO_END)
 
@@ -60,7 +66,7 @@ class StopRequest:
 
 @contextmanager
 def stop_requests(spark: SparkSession, timeout_s: float) -> Iterator[StopRequest]:
-    """Yield a `StopRequest`, whose `signal` is set by SIGTERM, Ctrl-C or a shutdown of the JVM during the `with` block.
+    """Yield a `StopRequest`. SIGTERM, Ctrl-C or a shutdown of the JVM during the `with` block sets its `signal`.
 
     Only the main thread handles signals. In another thread, only the shutdown of the JVM requests a stop.
 
@@ -89,7 +95,7 @@ def _hooks(spark: SparkSession) -> Any:
 
 
 def _added_hook(spark: SparkSession, request: StopRequest) -> Any:
-    """Add a hook to the JVM that calls `request.run`; return the hook, or None if the JVM does not take it."""
+    """Add a shutdown hook to the JVM that calls `request.run`; return the hook, or None if the JVM refuses it."""
     jvm: Any = spark._jvm
     try:
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]

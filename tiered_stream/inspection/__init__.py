@@ -2,7 +2,7 @@
 
 The commands in `cli` import each module.
 
-- `tier_contents`: tiered segments and the offsets that are read from each.
-- `segment_report`: report of `segments` on them.
-- `lag_report`: lag of a streaming query, for `lag`.
+- `tier_contents`: tiered segments, and the offsets that are read from each segment.
+- `segment_report`: report of the command `segments` on the tiered segments.
+- `lag_report`: report of the command `lag` on a streaming query.
 """

@@ -46,12 +46,14 @@ class CommittedBatch:
 def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     """Return the last committed micro-batch of the streaming query with this checkpoint.
 
-    `checkpoint` is the path of a folder, locally or in an object store, such as `s3a://bucket/prefix`. A path without a
-    scheme is in the default file system of HADOOP_CONF_DIR.
+    Args:
+        checkpoint: path of the checkpoint's folder, such as `/folder` or `s3a://bucket/prefix`. A path without a scheme
+            is in the default file system of HADOOP_CONF_DIR.
+        storage: settings with which object stores are reached.
 
     Raises:
         ConfigurationError: the folder does not exist, or is neither local nor in HDFS nor in a supported object store.
-            Or no micro-batch is committed in it. Or the query reads no topic.
+            Or it has no committed micro-batch. Or the query reads no Kafka topic.
         StorageError: the folder cannot be read.
         CorruptDataError: a file of the checkpoint is missing or malformed.
         UnsupportedDataError: a file has a version that is not supported.
@@ -86,7 +88,7 @@ _NEXT_RECORD_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class NextRecord:
-    """Next record that a query will read in a partition: its timestamp, in ms since the epoch.
+    """Next record that a query will read in a partition. `timestamp_ms` is its timestamp in ms since the epoch.
 
     If the record could not be read, `timestamp_ms` is None and `fault` is the error's text. If there is no next record,
     both are None.
@@ -103,8 +105,8 @@ class PartitionLag:
     `committed` is the next offset to read, from the query's checkpoint. It is None if the partition was added after the
     last micro-batch; then the query reads the partition from the start of its log. `end` is the offset (exclusive) up
     to which the query can read. Under read_committed, this is the last stable offset, otherwise the high watermark.
-    `unread` is the cost of reading up to `end`. `next` is the next record to read. `now_ms` is the time at which the
-    lag was measured, in ms since the epoch.
+    `unread` is the cost of reading up to `end`: numbers of offsets and bytes. `next` is the next record to read.
+    `now_ms` is the time at which the lag was measured, in ms since the epoch.
     """
 
     partition: TopicPartition
@@ -220,7 +222,9 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
     read, the error is in the report.
 
     Args:
-        checkpoint: path of the query's checkpoint, for the report's title.
+        checkpoint: path of the query's checkpoint, which is only shown in the report.
+        batch: last committed micro-batch of the query.
+        options: options of the query's source.
         now_ms: the current time in milliseconds since the epoch.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Report of `tiered-stream segments`: tiered segments, the offsets read from each, and why other offsets are not."""
+"""Report of `tiered-stream segments`: tiered segments, the offsets read from each, and why others are not read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NotCounted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedSegment:
-    """One tiered segment in the report.
+    """One tiered segment in the report, with the state of its copy (KIP-405).
 
     `counts` are the offset ranges that are read from this segment. `not_counted` are the reasons why its other offsets
     are not read from it. `overlaps` is True if another finished segment has some of the same offsets.

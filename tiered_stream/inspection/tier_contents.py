@@ -1,9 +1,9 @@
 """Tiered segments of the chosen partitions, and the offsets that are read from each segment.
 
-The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment. Some
-copies are not finished, are being deleted, or belong to other leader epochs than the log. An archive's manifests have
-finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
-for an archive.
+The option `remote.log.locator` chooses where the segments are listed. The metadata topic (`__remote_log_metadata`) has
+every copy of a segment. Some copies are not finished, are being deleted, or belong to other leader epochs than the log.
+In an archive (a bucket without its cluster), the objects' manifests name finished copies. A broker or gateway with
+KIP-1248 names only segments that are read. The storage itself is listed only for an archive.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class PartitionTier:
     """Tiered segments of one partition, with their states, in any order.
 
     `visible` are the segments that are read, each with the offsets that are read from it. `log` is the range from the
-    log start offset to the high watermark, or in an archive to the last segment's end. `lineage` is None if the locator
-    names only segments that are read.
+    log start offset to the high watermark, or in an archive to the last segment's end. `lineage` has the leader epochs
+    of the log. It is None if the locator names only segments that are read.
     """
 
     segments: tuple[TrackedSegment, ...]
@@ -104,9 +104,9 @@ def tier_contents(options: Options) -> TierContents:
 
 
 def check_objects(options: Options, contents: TierContents) -> None:
-    """Check that the storage returns segments; only one segment for each source of object keys is read.
+    """Check that the storage returns segments, by one byte of at most two segments in `contents`.
 
-    Nothing is checked if the segments are not from the metadata topic, or the options name no storage.
+    Nothing is checked if the segments were not listed from the metadata topic, or if the options name no storage.
 
     Raises:
         ConfigurationError: the settings name a wrong place.
@@ -166,7 +166,9 @@ def _tracked(
     """Return each partition's segments from the metadata topic, with their states, or the partition's error.
 
     Args:
+        log: reader of the metadata topic.
         ids: topic ids by partition.
+        metadata_topic: description of the metadata topic by the brokers.
     """
     partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
     tables = log.tables(partitions, metadata_topic)
@@ -201,10 +203,10 @@ def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer
 
 
 def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
-    """Yield each segment of `locations` once, with the range of all offsets that are read from it.
+    """Yield each segment of `locations` once, with the range of all offsets that are read from the segment.
 
     Args:
-        locations: locations in offset order; several of them may be parts of one segment.
+        locations: locations in offset order; several locations may be parts of one segment.
     """
     for _, parts in groupby(locations, key=lambda location: location.segment.segment_id):
         first, *others = parts

@@ -1,10 +1,11 @@
 """Search for the aborted transactions of tiered offsets in transaction indexes.
 
 A transaction index lists the transactions whose abort markers are in its segment. So the search continues in later
-segments until every transaction that began before the end of the wanted offsets is known to be decided. The producer
-snapshot at a segment's end proves this if it lists no open transaction that began before that end. Without a usable
-snapshot, an index entry proves it whose last stable offset is at or beyond that end (Kafka: `RemoteLogManager`,
-`collectAbortedTransactions`). If the tiered segments end before there is a proof, the brokers must be asked.
+segments until every transaction that began before the end of the wanted offsets is known to have ended. The producer
+snapshot at a segment's end proves this if it lists no open transaction that began before the end of the wanted offsets.
+Without a usable snapshot, an index entry proves this if its last stable offset is at or beyond the end of the wanted
+offsets (Kafka: `RemoteLogManager.collectAbortedTransactions`). If the tiered segments end before there is a proof, the
+brokers must be asked.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
 class AbortedSearch:
     """Result of a search for aborted transactions.
 
-    `transactions` are sorted. `seam` is None if all transactions are decided. Otherwise it is the offset at which the
-    search had to end, because the tiered segments end there, or a gap between them begins.
+    `transactions` are sorted. `seam` is None if the search has found how every transaction ended. Otherwise it is the
+    offset at which the search had to end, because the tiered segments end there, or a gap between them begins.
     """
 
     transactions: tuple[AbortedTransaction, ...]
@@ -36,7 +37,8 @@ def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache:
     """Search for the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
 
     The search begins with the transaction index of `visible[at]`, and continues in the next segments. It ends when all
-    transactions are decided, when the tiered segments end, or where offsets are missing between two segments.
+    transactions that began before the end of `offsets` have ended. It also ends where the tiered segments end, or where
+    offsets between two segments are missing.
 
     Raises:
         StorageError: an index cannot be read.
@@ -56,7 +58,7 @@ def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache:
 
 
 def _ended_in(part: VisibleSegment, offsets: OffsetRange, cache: IndexCache) -> tuple[list[AbortedTransaction], bool]:
-    """Return the aborted transactions with markers in `part` that touch `offsets`, and whether to end the search.
+    """Return the aborted transactions with abort markers in `part` that touch `offsets`, and whether to end the search.
 
     The search ends if every transaction that begins before the end of `offsets` has ended in `part` or earlier. An
     index entry is ignored if its abort marker lies outside of `part.offsets`, because another segment's index lists the

@@ -101,11 +101,12 @@ class BrokerLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return end offsets at which brokers have cut the segments (see `Locator.ends_inside`).
+        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
 
-        Partitions with similar numbers of bytes are requested together. The brokers cut the segments into parts of a
-        quarter of the smallest number of bytes in a request. A partition is left out of the result if the response has
-        no part of its segment.
+        See `Locator.ends_inside`. A returned offset is an offset at which a broker has cut the segment. Partitions with
+        similar numbers of bytes are requested together. The brokers cut the segments into parts of a quarter of the
+        smallest number of bytes in a request. A partition is left out of the result if the response has no part of its
+        segment.
         """
         ends = {}
         for similar in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):
@@ -121,11 +122,11 @@ class BrokerLocator(Locator):
         return ends
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Let brokers cut each location into parts of about the given size (see `Locator.cut_all`).
+        """Let brokers cut each location into parts of about the given size in bytes (see `Locator.cut_all`).
 
-        Pairs of similar sizes are requested together, with the smallest of their sizes. A location that has no more
-        bytes than its size stays whole. A location also stays whole if its parts in the response do not have exactly
-        its offsets.
+        `cuts` has pairs of a location and a size. Pairs of similar sizes are requested together, with the smallest of
+        their sizes. A location that has no more bytes than its size stays whole. A location also stays whole if its
+        parts in the response do not have exactly its offsets.
         """
         locations = [location for location, _ in cuts]
         parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
@@ -137,10 +138,11 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given offsets (see `Locator.cut_at`).
+        """Cut each location at the given offsets, and return each location's parts (see `Locator.cut_at`).
 
-        To get byte ranges, brokers cut the locations into smaller parts, which have a quarter of the average size of
-        the returned parts. If brokers do not cut a location, each of its returned parts has all bytes of the location.
+        `cuts` has pairs of a location and offsets. To find byte ranges, brokers cut the locations into smaller parts of
+        a quarter of the average size of the returned parts. If brokers do not cut a location, each of its returned
+        parts has all bytes of the location.
         """
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
@@ -149,9 +151,9 @@ class BrokerLocator(Locator):
     def _cut_round(
         self, runs: Mapping[TopicPartition, Sequence[int]], terms: LocationTerms, parts: list[Sequence[SegmentLocation]]
     ) -> None:
-        """Request the parts of some locations, and replace these locations in the list `parts` by their parts.
+        """Let brokers cut some locations, and replace each of these locations in the list `parts` by its parts.
 
-        An entry of `parts` stays unchanged if the response does not have exactly the location's offsets and segment.
+        An entry of `parts` stays unchanged if the broker's parts do not have exactly its offsets and segment.
 
         Args:
             runs: by partition, the indexes in `parts` of adjacent locations that are to be cut.
@@ -176,11 +178,15 @@ class BrokerLocator(Locator):
         return next((part.signed_url for part in renewed if part.segment.segment_id == segment_id), None)
 
     def _request(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
-        """Request the locations of all ranges from the leaders, and return them by partition.
+        """Request the segment locations of all ranges from the partitions' leaders, and return them by partition.
 
         A response may locate only the beginning of a range. Then the rest of the range is requested, for all partitions
         together. With `falls_back`, a partition whose leader fails with a retriable error has only the locations that
         earlier responses named.
+
+        Raises:
+            TieredStreamError: a leader fails, unless `falls_back` is true and the error is retriable.
+            CorruptDataError: responses do not reach the end of a range, or contradict the request.
         """
         located: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -241,7 +247,7 @@ def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> b
 
 
 def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
-    """Group (key, size) pairs so that within a group, each size is less than twice any other."""
+    """Group the (key, size) pairs `sizes` so that within a group, each size is less than twice any other size."""
     groups: dict[int, list[tuple[T, int]]] = defaultdict(list)
     for entry in sizes:
         groups[entry[1].bit_length()].append(entry)
@@ -294,7 +300,11 @@ def _cut_at(
 
 
 def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
-    """Decode the segment locations `data` in the response for one partition."""
+    """Decode the segment locations `data` in the response for one partition.
+
+    Raises:
+        CorruptDataError: the bytes are malformed, name no segment, or name segments that overlap.
+    """
     try:
         locations = tuple(decode_segments(data, partition, topic_id))
     except ValueError as error:

@@ -72,7 +72,7 @@ _PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of a producer's entry
 _PRODUCER_SNAPSHOT_VERSION = 1
 DEFAULT_CACHE_BYTES = 64 << 20
 _ENTRY_OVERHEAD = 512
-"""Assumed memory of an entry in bytes in addition to its data, so that the number of empty entries is bounded too."""
+"""Assumed memory of a cache entry in bytes in addition to its data, so that the number of empty entries is bounded."""
 _Indexes = dict[IndexType, bytes]
 
 
@@ -227,9 +227,10 @@ def open_transactions(data: bytes) -> list[tuple[int, int]]:
 
 
 class IndexCache:
-    """Cache of segments' indexes for many threads; threads that want the same indexes of a segment share one request.
+    """Cache of the bytes of segments' indexes, for many threads.
 
-    An entry has the indexes of one segment that were requested together. Callers request only a few combinations.
+    Threads that want the same indexes of a segment at the same time share one request. An entry has the indexes of one
+    segment that were requested together. `max_bytes` is the maximum size of all entries.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
@@ -244,9 +245,9 @@ class IndexCache:
         return self._cache.get(key, lambda: self._fetcher.fetch_indexes(segment, key[1]))
 
     def parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], T]) -> T:
-        """Return what `parse` returns for the bytes of the segment's index; its errors name the segment.
+        """Return the result of `parse` for the bytes of the segment's index; an error of `parse` names the segment.
 
-        If the segment does not have the index, there are no bytes.
+        If the segment does not have the index, `parse` gets an empty `bytes`.
         """
         data = self.get(segment, (index_type,)).get(index_type, b"")
         with naming(segment):

@@ -21,7 +21,7 @@ SegmentFilter = Callable[[RemoteLogSegment], bool]
 
 
 def every_segment(_segment: RemoteLogSegment) -> bool:
-    """Return True, because this filter needs every segment."""
+    """Return True for every segment; this is the default of the parameter `needed` of locators."""
     return True
 
 
@@ -41,9 +41,9 @@ class SegmentShare:
 class Locator(ABC):
     """Finder of the tiered segments that hold an offset range, and of the range's bytes in these segments.
 
-    A locator ignores segments that are not completely copied or not in the partition's current lineage. It also ignores
-    offsets below the log start offset. A locator runs on the driver, keeps what it knows of segments between
-    micro-batches, and is used by one thread at a time.
+    A locator ignores segments that are not completely copied, and records of leader epochs that are no longer part of
+    the partition's log. It also ignores offsets below the log start offset. A locator runs on the driver, keeps what it
+    knows of segments between micro-batches, and is used by one thread at a time.
     """
 
     name: str
@@ -51,17 +51,17 @@ class Locator(ABC):
     storage_check: StorageCheck | None = None
     """Check of the storage, which `locate` makes before it returns the first locations; None: no check is made."""
     limit: Callable[[PartitionRanges], PartitionRanges] | None = None
-    """Function that cuts or leaves out ranges before `locate` locates them; None: all ranges stay as they are."""
+    """Function that shortens or removes the offset ranges of a call of `locate`; None: all ranges stay as they are."""
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """Return by partition the locations of its offset range, disjoint and in offset order.
+        """Return by partition the locations of its offset range in tiered segments, disjoint and in offset order.
 
-        The ranges are limited by `limit` first. `find_locations` describes `needed` and the locations. The first
-        locations are returned only after the check of the storage.
+        The ranges are first shortened by `limit`. `find_locations` describes `needed` and the locations. The first
+        locations are returned only after `storage_check` has checked that the storage can be read.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
-            StorageError, ConfigurationError: `StorageCheck.check` has raised it.
+            StorageError, ConfigurationError: the check of the storage has failed (`StorageCheck.check`).
         """
         located = self.find_locations(self.limit(ranges) if self.limit else ranges, needed)
         if self.storage_check is not None and not self.storage_check.is_done:
@@ -72,22 +72,22 @@ class Locator(ABC):
 
     @abstractmethod
     def find_locations(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """Return by partition the locations of its offset range, disjoint and in offset order.
+        """Return by partition the locations of its offset range in tiered segments, disjoint and in offset order.
 
-        Offsets that are not in the storage have no location. If `needed` returns False for a segment, its location has
-        the right offsets, but its bytes may be wrong or empty. Under read_committed, a location has the aborted
-        transactions that touch its offsets. The locations belong to the topic that has the name now, so the caller must
-        compare topic ids.
+        A location has some of the offsets, and the byte range of one segment that holds them. Offsets that are not in
+        the storage have no location. If `needed` returns False for a segment, its location has the right offsets, but
+        its bytes may be wrong or empty. Under read_committed, a location has the aborted transactions that touch its
+        offsets. The locations belong to the topic that has the name now, so the caller must compare topic ids.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
         """
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return each location without its first batches, if these are known to be older than `timestamp` (ms).
+        """Return each location without the first batches that are known to be older than `timestamp` (ms).
 
-        An entry is None if all batches of the location are older. A locator without timestamps returns the locations
-        unchanged.
+        An entry of the result is None if all batches of the location are older. A locator that does not know timestamps
+        returns the locations unchanged.
         """
         return list(locations)
 
@@ -136,4 +136,4 @@ class Locator(ABC):
         return ()
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
-        """Close connections."""
+        """Close the locator, after which it cannot be used."""

@@ -30,7 +30,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WhyBrokers:
-    """Reason why brokers send tiered records: its name in metrics (`reason`), and its `text` in messages."""
+    """Reason why all records are read from the brokers, also tiered records, although the options ask for the storage.
+
+    `reason` is the reason's name in metrics. `text` is the reason in messages.
+    """
 
     reason: str
     text: str
@@ -38,10 +41,10 @@ class WhyBrokers:
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Offset reader and locator of one query; if `locator` is None, all records are read from the brokers.
+    """Offset reader and locator of one query.
 
-    `why_brokers` is the reason why `locator` is None. It is None if there is a locator, or if
-    `remote.log.locator=none` asks for the brokers.
+    `locator` finds tiered segments; None: all records are read from the brokers. `why_brokers` is the reason why
+    `locator` is None. It is None if there is a locator, or if `remote.log.locator=none` asks for the brokers.
     """
 
     offset_reader: OffsetReader
@@ -58,12 +61,12 @@ class LogSource:
 def open_log_source(options: Options, *, warns: bool = True) -> LogSource:
     """Open the offset reader and the locator of a query, which `remote.log.locator` and `remote.prefer` choose.
 
-    If everything is read through the brokers, although the options ask for the storage, a warning says so. `warns` is
-    false for a second source of the same command.
+    If everything is read through the brokers, although the options ask for the storage, and `warns` is true, log a
+    warning.
 
     Raises:
         ConfigurationError: the storage or the brokers are configured wrongly.
-        BrokerAuthorizationError: the user has no READ on the metadata topic.
+        BrokerAuthorizationError: the user is not authorized to READ `__remote_log_metadata`.
         BrokerError: the brokers do not respond, or respond with an error.
     """
     if options.locator is LocatorName.ARCHIVE:
@@ -119,8 +122,11 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     """Return the locator of KIP-1248 if it can be used; None if it cannot, and `remote.log.locator` is `auto`.
 
-    It can be used if the brokers support KIP-1248. In addition, the brokers must sign locations, or the options must
+    It can be used if the brokers support KIP-1248. In addition, the brokers must send signed URLs, or the options must
     name a storage.
+
+    Raises:
+        ConfigurationError: it cannot be used, and `remote.log.locator` is `broker`.
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
@@ -156,7 +162,12 @@ def _has_fetcher(options: Options) -> bool:
 
 
 def _why_no_metadata_topic(options: Options, client: BrokerClient) -> WhyBrokers | None:
-    """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None."""
+    """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None.
+
+    Raises:
+        BrokerAuthorizationError: the user is not authorized to READ the topic, and has not asked for a fallback.
+        BrokerError: the error is retriable.
+    """
     if not _has_fetcher(options):
         fix = f"Set it, or copy the brokers' own {RSM_CONFIG_PREFIX.default}*"
         return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are. {fix}")
@@ -184,12 +195,17 @@ def _no_metadata(error: BrokerError) -> WhyBrokers:
 def not_local(
     reader: BrokerOffsetReader, patience_ms: int | None, ranges: PartitionRanges
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return `ranges` without the offsets from the start of the leader's local log on.
+    """Return `ranges` without the offsets that the partitions' leaders still have on their own disks.
+
+    A partition is left out if its leader has no offset on its disk.
 
     Args:
-        reader: reader of the offsets at which local logs start.
+        reader: reader of the first offset that a leader has on its disk.
         patience_ms: maximum time in ms to wait for a leader. A partition whose leader does not respond in that time is
             left out. None: a leader that does not respond is an error.
+
+    Raises:
+        BrokerError, CorruptDataError: a leader's response is an error.
     """
     local = reader.earliest_local(ranges, patience_ms)
     return {

@@ -40,9 +40,9 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 _MAX_REMEMBERED = 1 << 15
-"""Maximum number of locations kept by `SegmentPositions.end_of`.
+"""Maximum number of locations that `SegmentPositions.end_of` keeps.
 
-The plan of the micro-batch needs these locations next, possibly of more segments than fit into the index cache.
+The plan of the micro-batch asks for these locations next. Their segments may be more than the index cache can hold.
 """
 
 
@@ -99,10 +99,7 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
 
 
 class SegmentPositions:
-    """Finder of the byte ranges in which given offsets of a segment lie, by the segment's offset index.
-
-    Many threads may use it.
-    """
+    """Finder of the byte range of given offsets in a segment, by the segment's offset index. It is thread-safe."""
 
     def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
         self._fetcher = fetcher
@@ -111,9 +108,9 @@ class SegmentPositions:
         self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_MAX_REMEMBERED)
 
     def location(self, segment: RemoteLogSegment, offsets: OffsetRange) -> SegmentLocation:
-        """Return the location of `offsets` in the segment.
+        """Return the location of `offsets` in the segment: the byte range that holds their records.
 
-        The offset index is needed only if `offsets` do not cover the whole segment.
+        The offset index is read only if `offsets` do not cover the whole segment.
 
         Raises:
             StorageError: the offset index cannot be read.
@@ -130,7 +127,7 @@ class SegmentPositions:
 
         The bytes are counted from the start of `share.offsets`. The result is at most the end of `share.offsets`. At
         least one batch of `share.offsets` lies before the result. The location of the offsets before the result is
-        kept, so that `location` returns it without reading the index again.
+        kept, so that `location` returns it without reading the index again. The errors are described at `location`.
         """
         segment, offsets = share.segment, share.offsets
         index = self._offset_index(segment)

@@ -25,13 +25,14 @@ SEGMENT = np.dtype([
     ("epochs_at", "<i8"), ("custom_at", "<i8"), ("epochs", "<i4"), ("custom", "<i4"), ("slot", "<i4"),
     ("state", "<i2"), ("no_transactions", "<i2"),
 ])  # fmt: skip
-"""Row of a segment: the halves of its id, its offsets (`end` is inclusive), its size and its largest timestamp.
+"""numpy type of a segment's row.
 
-`epochs_at` and `epochs` are the position and number of its leader epochs, `custom_at` and `custom` the position and
-size of its custom metadata (-1: none). `slot` and `state` belong to the table of the metadata topic's records.
+The row has the halves of the segment's id, its offsets (`end` is inclusive), its size in bytes and its largest
+timestamp. `epochs_at` and `epochs` are the position and number of its leader epochs in the data bytes. `custom_at` and
+`custom` are the position and size of its custom metadata (-1: none). Only `SegmentTable` uses `slot` and `state`.
 """
 EPOCH = np.dtype([("epoch", ">i4"), ("start", ">i8"), ("tags", "i1")])
-"""Leader epoch in the form of a metadata record: epoch, start offset, and no tagged fields."""
+"""numpy type of a leader epoch: epoch, start offset, and a zero byte, as in a record of `__remote_log_metadata`."""
 _EPOCH = Struct(">iqx")
 _HALF = (1 << 64) - 1
 _NO_PARTITION = TopicPartition("", 0)
@@ -39,11 +40,11 @@ _NO_PARTITION = TopicPartition("", 0)
 
 @dataclass(frozen=True, eq=False)
 class Segments(Sequence[RemoteLogSegment]):
-    """Segments of one partition, each of which becomes an object when it is asked for.
+    """Sequence of one partition's segments, kept in arrays; an element is made when it is read from the sequence.
 
     `rows` are of the type `SEGMENT`. `data` has the leader epochs (`EPOCH`) and the custom metadata at the positions
-    that the rows name. `SegmentTable` also joins segments of several partitions in one object of this class, and then
-    makes no `RemoteLogSegment` of them.
+    that the rows name. `SegmentTable` also joins segments of several partitions in one object of this class. It reads
+    no elements from such an object, because they would have the wrong partition.
     """
 
     rows: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, SEGMENT))
@@ -53,7 +54,7 @@ class Segments(Sequence[RemoteLogSegment]):
 
     @classmethod
     def of(cls, segments: Iterable[RemoteLogSegment], codes: Iterable[tuple[int, int]] = repeat((0, 0))) -> Segments:
-        """Return the columns of `segments`, which are of one partition; `codes` has each segment's slot and state."""
+        """Return `segments`, which are of one partition, in arrays; `codes` has each segment's slot and state."""
         if isinstance(segments, Segments):
             return segments
         rows, data, segment = [], bytearray(), None
@@ -71,7 +72,7 @@ class Segments(Sequence[RemoteLogSegment]):
 
     @classmethod
     def joined(cls, parts: Sequence[Segments]) -> Segments:
-        """Return all segments of `parts`, in their order."""
+        """Return the segments of all `parts` in one object, in their order, without the name of a partition."""
         parts = [part for part in parts if len(part)] or [cls()]
         rows = np.concatenate([part.rows for part in parts], dtype=SEGMENT)
         shift = np.repeat(_starts(np.array([len(part.data) for part in parts], np.int64)), list(map(len, parts)))
@@ -99,7 +100,7 @@ class Segments(Sequence[RemoteLogSegment]):
 
     @cached_property
     def leader_epochs(self) -> frozenset[int]:
-        """Leader epochs of all segments."""
+        """Distinct numbers of the leader epochs of all segments."""
         return frozenset(np.unique(self.epochs["epoch"]).tolist())
 
     def __len__(self) -> int:
@@ -132,7 +133,7 @@ class Segments(Sequence[RemoteLogSegment]):
 
 
 def data_sizes(rows: npt.NDArray[np.void]) -> Int64s:
-    """Return two sizes in bytes for each row, one after the other: of its leader epochs and of its custom metadata."""
+    """Return two sizes in bytes for each row: the size of its leader epochs, then the size of its custom metadata."""
     return interleaved(rows["epochs"] * np.int64(_EPOCH.size), np.maximum(rows["custom"], 0))
 
 

@@ -44,15 +44,15 @@ _Cut = Callable[[], Sequence[SegmentLocation]]
 _Located = tuple[SegmentLocation, int | None]
 """Pair of a location and a seam.
 
-The seam is the offset at which the tiered segments end, or a gap between them begins, while transactions of the
-location may be undecided. None: all are decided.
+If transactions of the location may still be open where the tiered segments end or a gap between them begins, the seam
+is this offset. The seam is None if the tiered segments show how all transactions of the location ended.
 """
 
 
 class SegmentMetadataLocator(Locator):
     """Locator that knows segments by their metadata, and finds byte ranges by offset indexes in the storage.
 
-    A subclass provides the metadata, and the aborted transactions whose markers are not in tiered segments.
+    A subclass provides the metadata, and the aborted transactions whose abort markers are not in tiered segments.
 
     Args:
         cache_bytes: maximum size in bytes of the cached indexes.
@@ -74,22 +74,26 @@ class SegmentMetadataLocator(Locator):
         self._cache = IndexCache(fetcher, cache_bytes)
         self._positions = SegmentPositions(fetcher, self._cache)
         self._unreachable = UnreachableCount()
-        """Failures to reach the storage since the last call of `locate`, the first step to a micro-batch's splits."""
+        """Failures to reach the storage since the last call of `locate`, which is the first call for a micro-batch."""
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return the visible segments by partition; partitions without known segments may be left out."""
+        """Return by partition the tiered segments whose records belong to the partition's current log.
+
+        Partitions without known segments may be left out.
+        """
 
     def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
-        """Keep the visible segments `visible`, so that `_recently_visible` can return them for the same micro-batch.
+        """Keep `visible`, by which the end of a micro-batch was chosen, so that `_recently_visible` can return it.
 
-        The end of the micro-batch was chosen by these segments. The implementation in this class keeps nothing.
+        The implementation in this class keeps nothing.
         """
 
     def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return by partition the visible segments that `_remember_visible` kept a short time ago.
+        """Return by partition the visible segments that `_remember_visible` has kept for the same micro-batch.
 
-        If it kept none, return the result of `visible_of`. The implementation in this class always returns this result.
+        If `_remember_visible` has kept none, return the result of `visible_of`. The implementation in this class always
+        returns the result of `visible_of`.
         """
         return self.visible_of(partitions)
 
@@ -100,19 +104,19 @@ class SegmentMetadataLocator(Locator):
         """Return the aborted transactions that have records before and after a seam, by seam.
 
         A seam is a pair of a partition and an offset. At this offset, the partition's tiered segments end, or a gap
-        between them begins, and transactions of earlier records may be undecided.
+        between them begins, and transactions of earlier records may still be open.
 
         If a transaction's last offset is unknown, its `last_offset` in the result is any offset at or after the seam.
-        If the result lacks a seam, `locate` returns none of the locations whose transactions are undecided at the seam.
+        If the result lacks a seam, `locate` returns none of the locations whose transactions may be open at the seam.
         The offsets of these locations are then read from the brokers.
         """
 
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Request and cache, for all partitions together, the aborted transactions across the offsets `seams`.
+        """Request and cache the aborted transactions that have records before and after the offsets in `seams`.
 
-        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may be
-        undecided. `_aborted_across` then finds the transactions in the cache. The implementation in this class does
-        nothing.
+        `seams` has by partition the offset at which the tiered segments end, or a gap between them begins, while
+        transactions may be open. All partitions are requested together. `_aborted_across` then finds the transactions
+        in the cache. The implementation in this class does nothing.
         """
 
     @collection_paused()
@@ -142,10 +146,10 @@ class SegmentMetadataLocator(Locator):
         return locations
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return each location without its first batches, by the segments' time indexes (see `Locator.since_all`).
+        """Return each location without the first batches that are older than `timestamp` (ms).
 
-        The indexes are read in parallel. If the storage fails and `falls_back` is true, the location is returned
-        unchanged.
+        The segments' time indexes show which batches are older (see `Locator.since_all`). The indexes are read in
+        parallel. If the storage fails and `falls_back` is true, the location is returned unchanged.
         """
 
         def since(location: SegmentLocation) -> SegmentLocation | None:
@@ -167,10 +171,10 @@ class SegmentMetadataLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return end offsets by the segments' offset indexes (see `Locator.ends_inside`).
+        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
 
-        The indexes are read in parallel, and no request is sent to brokers. If the storage fails and `falls_back` is
-        true, the partition is left out of the result.
+        See `Locator.ends_inside`. The offsets come from the segments' offset indexes, which are read in parallel. If
+        the storage fails and `falls_back` is true, the partition is left out of the result.
         """
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
@@ -190,18 +194,18 @@ class SegmentMetadataLocator(Locator):
         return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location into parts of about the given size (see `Locator.cut_all`).
+        """Cut each location into parts of about the given size in bytes (see `Locator.cut_all`).
 
-        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
-        whole.
+        `cuts` has pairs of a location and a size. The offset indexes are read in parallel. If the storage fails and
+        `falls_back` is true, the location stays whole.
         """
         return self._cut_each([(location, partial(self._positions.cut, location, size)) for location, size in cuts])
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given offsets (see `Locator.cut_at`).
+        """Cut each location at the given offsets, and return each location's parts (see `Locator.cut_at`).
 
-        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
-        whole.
+        `cuts` has pairs of a location and offsets. The offset indexes are read in parallel. If the storage fails and
+        `falls_back` is true, the location stays whole.
         """
         return self._cut_each([(location, partial(self._positions.cut_at, location, at)) for location, at in cuts])
 
@@ -215,8 +219,9 @@ class SegmentMetadataLocator(Locator):
     def _unless_storage_fails(self, location: SegmentLocation, work: Callable[[], T], otherwise: T, effect: str) -> T:
         """Return the result of `work`. If `work` raises a StorageError and `falls_back` is true, return `otherwise`.
 
-        If the storage could not be reached too often since `locate` was called, `work` is not called. `effect` is the
-        end of the log line about the failure; it says what happens to the location's segment.
+        `work` is not called, and `otherwise` is returned, if 16 requests since the last call of `locate` did not reach
+        the storage. `effect` is the end of the log line about a failure. It says what happens to the location's
+        segment.
         """
         unreachable = self._unreachable
         if unreachable.is_full:
@@ -231,10 +236,13 @@ class SegmentMetadataLocator(Locator):
             return otherwise
 
     def prefetch(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Request the aborted transactions that calls of `location` for `ranges` will need, and cache them.
+        """Request and cache the aborted transactions that calls of `location` for the offset ranges `ranges` will need.
 
-        All partitions are requested together, each only for the last segment of its range. Errors of brokers are
+        All partitions are requested together, each only for the last segment in its range. Errors of brokers are
         ignored, because `location` requests transactions that are not in the cache.
+
+        Args:
+            visible: by partition, the segments whose records belong to the partition's log.
         """
         seams = {}
         for partition, offsets in ranges.items():
@@ -250,6 +258,11 @@ class SegmentMetadataLocator(Locator):
         """Return the location of `offsets`, which lie in the segment `visible[at]`.
 
         If `committed` is true, the location has the aborted transactions that touch its offsets.
+
+        Raises:
+            StorageError: an index cannot be read from the storage.
+            CorruptDataError, UnsupportedDataError: an index is malformed.
+            BrokerError: the aborted transactions cannot be requested from the brokers.
         """
         part = visible[at]
         segment = part.segment
@@ -272,7 +285,7 @@ class SegmentMetadataLocator(Locator):
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Return by partition the locations (`_Located`) of the segments with the indexes `parts` in `visible`.
+        """Return by partition the locations and seams (`_Located`) of the segments at the indexes `parts` in `visible`.
 
         Locations have only offsets in `ranges`. Index files are read in parallel, for segments that need them. If the
         storage does not return a segment's index and `falls_back` is true, the segment is left out.
@@ -306,10 +319,11 @@ class SegmentMetadataLocator(Locator):
     def _whole_location(
         self, visible: VisibleSegments, at: int, part: VisibleSegment, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location (`_Located`) of `part` (`visible[at]`); None if an index must be read to find it.
+        """Return the location and seam (`_Located`) of `part`, which is `visible[at]`, without reading an index.
 
-        No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. If
-        `needed` is false for the segment, its location has the right offsets and no bytes.
+        The result is None if an index is needed, because `offsets` do not cover the whole segment, or because aborted
+        transactions must be searched for. If `needed` is false for the segment, its location has the right offsets and
+        no bytes.
         """
         if not needed(part.segment):
             return SegmentLocation(part.segment, offsets.intersect(part.offsets), ByteRange(0, 0)), None
@@ -343,7 +357,7 @@ class SegmentMetadataLocator(Locator):
 
 
 def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:
-    """Return the indexes in `visible` of the segments whose visible offsets overlap `offsets`."""
+    """Return the indexes of the entries in `visible` whose offsets overlap `offsets`."""
     if not len(offsets):
         return range(0)
     first = np.searchsorted(visible.ends, offsets.start, side="right")

@@ -1,12 +1,13 @@
-"""Storage failures on the driver: the failures that end a query, and those that leave segments to the brokers.
+"""Storage failures on the driver: some failures end a query, and others leave segments to the brokers.
 
-If storage fails for a split, the split is read from the broker (KIP-1254). So a query with a wrong bucket or key would
-read everything through the brokers, and only the log would show it. To prevent this, `StorageCheck` reads one byte of
-the storage at the start of a query. `SegmentsLeftOut` handles failures while a micro-batch is planned.
+If the storage fails for offsets that a task reads, the task reads them from the broker (KIP-1254). So a query with a
+wrong bucket or key would read everything through the brokers, and only the log would show it. To prevent this,
+`StorageCheck` reads one byte of the storage at the start of a query. `SegmentsLeftOut` handles failures while a
+micro-batch is planned.
 
-If a storage refuses the credentials, if its bucket does not exist, or if its response is not known to pass, the user
-must change the settings. So these errors are raised. But S3 also responds 403 for a missing object if the user has no
-permission to list the bucket. So if the storage refuses an object of one segment, objects of other segments are
+If a storage refuses the credentials, if its bucket does not exist, or if its error is not known to be temporary, the
+user must change the settings. So these errors are raised. But S3 also responds 403 for a missing object if the user has
+no permission to list the bucket. So if the storage refuses an object of one segment, objects of other segments are
 requested.
 """
 
@@ -33,7 +34,7 @@ LEFT_TO_BROKERS = (
     errors.StorageUnavailableError, errors.StorageObjectNotFoundError, errors.StorageFormatError,
     errors.SignedLocationError,
 )  # fmt: skip
-"""Storage errors after which brokers serve the segment: errors that may pass, and errors about one segment alone.
+"""Storage errors after which brokers serve the segment: temporary errors, and errors that concern only one segment.
 
 Any other error means that the settings must change, unless the storage returns other segments.
 """
@@ -50,18 +51,18 @@ The brokers then serve all further segments. Each failure may take a whole timeo
 
 
 class StorageCheck:
-    """Check at the start of a query that the storage returns segments, by one byte of each of two segments.
+    """Check at the start of a query that the storage returns segments; it reads one byte of at most two segments.
 
-    Either a segment's own metadata or the settings name the keys of its objects. One segment is read for each of these
-    two sources of keys. If `falls_back` is false, errors in `LEFT_TO_BROKERS` are raised, because no broker replaces
-    the storage.
+    The keys of a segment's objects come either from the segment's own metadata or from the settings. One segment is
+    read for each of these two sources of keys. If `falls_back` is false, errors in `LEFT_TO_BROKERS` are raised,
+    because the query does not read from brokers instead.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, *, falls_back: bool) -> None:
         self._falls_back = falls_back
         self._fetcher = fetcher
         self._checked: set[bool] = set()
-        """Sources of object keys that were checked. True: the segment's metadata. False: the settings."""
+        """Sources of object keys that were checked: True for the segment's own metadata, False for the settings."""
 
     @property
     def is_done(self) -> bool:
@@ -116,7 +117,10 @@ class StorageCheck:
 
 
 def gives(fetch: Callable[[], object]) -> bool:
-    """Call `fetch`; return False if it raises a StorageError, and True otherwise, even if the data is malformed."""
+    """Call `fetch`, and return whether the storage returned data: False if `fetch` raises a StorageError.
+
+    The result is also True if `fetch` raises CorruptDataError or UnsupportedDataError, because data was returned.
+    """
     try:
         fetch()
     except errors.StorageError:
@@ -155,7 +159,7 @@ class UnreachableCount:
 
     @property
     def is_full(self) -> bool:
-        """True after `_MAX_UNREACHABLE` failures, so that the storage is not asked for any further segment."""
+        """True after 16 failures, so that the storage is not asked for any further segment."""
         return len(self._failures) >= _MAX_UNREACHABLE
 
     def add(self, error: Exception) -> None:
@@ -171,7 +175,7 @@ class SegmentsLeftOut:
 
     Args:
         segments: segments of the micro-batch, by partition, in offset order.
-        unreachable: failures to reach the storage while the micro-batch is planned; further failures are added.
+        unreachable: counter of failures to reach the storage while the micro-batch is planned; this class adds to it.
         falls_back: brokers can serve segments; if false, storage errors are raised.
     """
 
@@ -198,8 +202,8 @@ class SegmentsLeftOut:
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
         """Return the result of `work`, which reads objects of `segment`; None if the brokers must serve the segment.
 
-        With `falls_back`, the brokers must serve the segment if `work` raises a StorageError. After `_MAX_UNREACHABLE`
-        failures to reach the storage, `work` is not called, and the brokers must serve the segment.
+        With `falls_back`, the brokers must serve the segment if `work` raises a StorageError. After 16 failures to
+        reach the storage, `work` is not called, and the brokers must serve the segment.
 
         Raises:
             StorageBucketNotFoundError: the bucket or folder does not exist.
@@ -238,12 +242,13 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: errors.StorageObjectNotFoundError) -> None:
-        """Check whether the settings lead to the wrong place, by two segments with different sources of object keys.
+        """Check whether an object is missing because the settings name the wrong bucket, folder or key prefix.
 
-        One of them is `segment`. The source of a segment's object keys is its own metadata, or the settings.
+        The object belongs to `segment`. Another segment is also checked if the keys of its objects come from the other
+        source. The source of a segment's object keys is the segment's own metadata, or the settings.
 
         Raises:
-            ConfigurationError: the settings lead to the wrong place.
+            ConfigurationError: the settings name the wrong bucket, folder or key prefix.
         """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
@@ -260,10 +265,10 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Return whether the storage can be read at all, so that its refusal concerns the one segment `refused` only.
+        """Return whether the storage can be read at all, so that its refusal concerns only the segment `refused`.
 
         Indexes of other segments are requested, or the log of `refused` if there is no other segment. Later calls
-        return the result of the first one.
+        return the result of the first call.
         """
         return self._access_check.get(None, lambda: self._gives_another(refused))
 
@@ -276,7 +281,7 @@ class SegmentsLeftOut:
         return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)
 
     def _newest(self) -> list[RemoteLogSegment]:
-        """Return the first and the last two segments of each partition, sorted by largest timestamp, the newest first.
+        """Return the first and the last two segments of each partition, sorted by largest timestamp, newest first.
 
         The newest segments are least likely to be deleted.
         """

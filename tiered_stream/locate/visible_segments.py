@@ -2,9 +2,10 @@
 
 Replicas that led at different times may both have copied the same offsets. A leader that lost an unclean election may
 have copied records that are no longer part of the log. A record is identified by its offset and the leader epoch in
-which it was written. A segment is visible at an offset if its own epoch at that offset is the lineage's epoch (Kafka:
-`RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, called with the epoch of `LeaderEpochFileCache`).
-Segments with the same epoch hold the same batches at an offset, so either of them gives the same records.
+which it was written. A segment is visible at an offset if the segment and the log have the same leader epoch there
+(Kafka: `RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, called with the epoch of
+`LeaderEpochFileCache`). Segments with the same epoch hold the same batches at an offset, so either of them gives the
+same records.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ class VisibleSegment:
 
 @dataclass(frozen=True, eq=False)
 class VisibleSegments(Sequence[VisibleSegment]):
-    """Visible segments of one partition, in offset order and disjoint; each becomes an object when it is asked for.
+    """Sequence of one partition's segments whose records belong to the log, in offset order and disjoint.
 
-    The visible offsets of an entry go from `starts` (inclusive) to `ends` (exclusive), and `rows` is the index of its
-    segment in `segments`. Parameters named `at` are indexes of entries.
+    The entries are kept in arrays, and an element is made when it is read from the sequence. An entry is visible from
+    the offset in `starts` (inclusive) to the offset in `ends` (exclusive). `rows` has the index of the entry's segment
+    in `segments`. Parameters named `at` are indexes of entries.
     """
 
     segments: Segments = field(default_factory=Segments)
@@ -80,7 +82,7 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
     @cached_property
     def _last(self) -> VisibleSegment:
-        """Last entry. It is always the same object, so that a cache can see by it that the entries have not changed."""
+        """Last entry, which is always the same object, so that a cache sees that the entries have not changed."""
         return self._made(-1)
 
     def column(self, name: str) -> Int64s:
@@ -89,19 +91,19 @@ class VisibleSegments(Sequence[VisibleSegment]):
         return values
 
     def next_stop(self, at: int) -> int:
-        """Return the first index, from `at` on, of a segment that may have a transaction index, or that a gap follows.
+        """Return the first index, from `at` on, of a segment that may have a transaction index or is followed by a gap.
 
-        The end of the last segment counts as a gap.
+        A gap is a range of offsets that no segment has. The end of the last segment counts as a gap.
         """
         return self._stops[bisect_left(self._stops, at)]
 
     def ends_at(self, at: int) -> bool:
-        """Return whether a gap in the offsets follows the segment at the index `at`, or no segment follows."""
+        """Return whether the entry `at` is the last one, or offsets between it and the next entry are missing."""
         return at + 1 == len(self) or bool(self.starts[at + 1] != self.ends[at])
 
     @cached_property
     def overlapped(self) -> frozenset[int]:
-        """Indexes of the entries whose visible end lies after the base offset of the next entry's segment."""
+        """Indexes of the entries whose end (`ends`) lies after the base offset of the next entry's segment."""
         return frozenset(np.flatnonzero(self.column("base")[1:] < self.ends[:-1]).tolist())
 
     @cached_property
@@ -115,17 +117,18 @@ class VisibleSegments(Sequence[VisibleSegment]):
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
     """Return the segments whose records belong to the current log, each with the offsets of these records.
 
-    A record belongs to the log if its leader epoch is in `lineage`, and its offset is below the epoch's end and not
-    below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. The
-    result does not depend on the order of `segments`.
+    A record belongs to the log if its leader epoch is in `lineage`, and its offset is below the epoch's end in
+    `lineage` and not below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as
+    possible. The result does not depend on the order of `segments`.
     """
     return _disjoint(_in_lineage(Segments.of(segments), lineage, log_start_offset))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
-    """Return the lineage of a log with the leader epochs `epochs`, which are sorted by epoch.
+    """Return the end offset (exclusive) of each leader epoch of a log, by epoch.
 
-    The last epoch ends at `END_OF_LOG`.
+    `epochs` are all leader epochs of the log with their start offsets, sorted by epoch. The last epoch ends at
+    `END_OF_LOG`. Epochs without offsets are left out.
     """
     ends = [entry.start_offset for entry in epochs[1:]] + [END_OF_LOG]
     return {entry.epoch: end for entry, end in zip(epochs, ends, strict=False) if entry.start_offset < end}
@@ -134,7 +137,7 @@ def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
 def _in_lineage(segments: Segments, lineage: Lineage, log_start_offset: int) -> VisibleSegments:
     """Return an entry for each contiguous range of a segment's offsets that belong to the log, sorted by start.
 
-    Offsets belong to the log if they are in the lineage and at or above the log start.
+    `visible_segments` says which offsets belong to the log.
     """
     rows = np.repeat(np.arange(len(segments)), segments.rows["epochs"])  # one for each leader epoch of a segment
     entries, ends = segments.epochs, segments.rows["end"][rows] + 1
@@ -169,7 +172,10 @@ def _disjoint(parts: VisibleSegments) -> VisibleSegments:
 
 
 def _chosen(parts: VisibleSegments) -> Iterator[tuple[int, int]]:
-    """Yield the index of each entry that keeps offsets in `_disjoint`, and the first offset that the entry keeps."""
+    """Yield the index of each entry in `parts` that keeps offsets, and the first offset that the entry keeps.
+
+    `_disjoint` describes which entry keeps an offset.
+    """
     starts, ends = parts.starts.tolist(), parts.ends.tolist()
     high, low = (parts.column(name).tolist() for name in ("high", "low"))
     ids = list(zip(high, low, strict=True))

@@ -25,19 +25,23 @@ log = logging.getLogger(__name__)
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 _PENDING = 64
-"""Maximum number of micro-batches with reports that no line has yet."""
+"""Maximum number of micro-batches whose reports are kept until their line is logged."""
 _SECONDS_FOR_REPORTS = 1.0
 """Maximum time to wait at the end of a run for the reports of its last tasks."""
 
 
 class BatchLog:
-    """Receiver of the reports that a query's tasks send to `address`; it logs their sum once for each micro-batch."""
+    """Receiver of the reports that a query's tasks send to `address`; it logs their sum once for each micro-batch.
+
+    `address` is `host:port`, or empty if no port could be opened. `report_to` is the same address with the token that
+    tasks need.
+    """
 
     def __init__(self, *, loopback: bool = False) -> None:
-        """Open the receiver: at the loopback interface if `loopback` is true, because all tasks run on this machine."""
+        """Open the receiver. If `loopback` is true, it listens at 127.0.0.1, because all tasks run on this machine."""
         self._changed = threading.Condition()
         self._pending: LRUCache[MicroBatchId | None, tuple[int, ReadMetrics]] = LRUCache(_PENDING)
-        """Number of reports and their sum, by micro-batch. The key is None for tasks that did not know theirs."""
+        """Number of reports and their sum, by micro-batch. The key is None if tasks did not know their micro-batch."""
         self._again: LRUCache[MicroBatchId | None, ReadMetrics] = LRUCache(_PENDING)
         """Cost of input partitions that were read again, by micro-batch."""
         self._awaited = 0
@@ -52,7 +56,7 @@ class BatchLog:
         self.address, self.report_to = self._receiver.address, self._receiver.report_to
 
     def begin(self, reports: int, lag: Mapping[TopicPartition, int], end: object = None) -> None:
-        """Register a newly planned micro-batch; first log earlier micro-batches that have reports but no line yet.
+        """Log earlier micro-batches that have reports but no line yet, then register a newly planned micro-batch.
 
         Args:
             reports: number of reports that the micro-batch's tasks send if all of them succeed, or 0 if it is unknown.
@@ -86,7 +90,10 @@ class BatchLog:
                 self._total.add(spent)
 
     def finish(self) -> None:
-        """Log the sum of all micro-batches, because the query has read everything; wait at most 1 s for reports."""
+        """Wait at most 1 s for the last tasks' reports, then log the sum of all micro-batches since the last call.
+
+        Call this method when the query has read everything.
+        """
         self._receiver.drain()
         with self._changed:
             # If no report has ever arrived, the tasks cannot reach this machine, and waiting is in vain.

@@ -1,4 +1,4 @@
-"""Rows and dead letters that micro-batches have committed, by table, for lines, metrics and sums.
+"""Numbers of rows and dead letters that micro-batches have committed, by table, for log lines, metrics and sums.
 
 The function that commits a micro-batch runs in the driver's Python process, as do the reports on the micro-batch. So
 the counts go through this module, and not through Spark.
@@ -24,15 +24,18 @@ log = logging.getLogger(__name__)
 
 _MICRO_BATCHES = 1024
 _NAMED = 5
-"""Maximum number of tables for dead letters that a line names."""
+"""Maximum number of tables with dead letters that one line of `describe_rows` names."""
 _committed: LRUCache[MicroBatchId, tuple[float, tuple[LandedRows, ...]]] = LRUCache(_MICRO_BATCHES)
-"""Rows that micro-batches have committed, each with the time of the monotonic clock at which they were noted."""
+"""Rows that each micro-batch has committed, with the time (`time.monotonic`) of the call of `note_landed`."""
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """Numbers of keys of a table of the latest state whose rows were inserted, updated or deleted."""
+    """Numbers of keys whose rows were inserted, updated or deleted in a table with one row for each key.
+
+    The setting `ingest.mode=upsert` makes such tables.
+    """
 
     inserted: int
     updated: int
@@ -44,10 +47,11 @@ class ChangedKeys:
 
 @dataclass(frozen=True, slots=True)
 class LandedRows:
-    """Number of rows that were committed to `table`, and of dead letters whose records were meant for it.
+    """Number of rows that were committed to `table`, and of dead letters whose records were meant for this table.
 
-    `dead_letter_table` is the table that got the dead letters; empty if there are none. `keys` are the changed keys of
-    a table of the latest state, whose sum is `rows`. It is None if the table appends, or if the numbers are unknown.
+    `dead_letter_table` is the table that got the dead letters; empty if there are none. `keys` has the numbers of
+    changed keys if the table has one row for each key (`ingest.mode=upsert`); their sum is `rows`. Otherwise, or if the
+    numbers are unknown, it is None.
     """
 
     table: str
@@ -58,9 +62,9 @@ class LandedRows:
 
 
 def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None:
-    """Remember the numbers of rows and dead letters that a micro-batch has committed, and log the dead letters.
+    """Remember the numbers of rows and dead letters that a micro-batch has committed; log a warning of dead letters.
 
-    `landed_in` returns these numbers.
+    `landed_in` and `landed_after` return these numbers. The last 1,024 micro-batches are remembered.
     """
     landed = summed(tables)
     with _lock:
@@ -71,9 +75,9 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
 
 
 def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
-    """Return the numbers of rows that the micro-batch has committed, by table.
+    """Return the numbers of rows and dead letters that the micro-batch has committed, one item for each table.
 
-    None: Spark's own sink has committed the micro-batch, so the numbers are unknown.
+    None: the numbers are unknown, because Spark's own sink has committed the micro-batch.
     """
     with _lock:
         return _committed.get(micro_batch, (0.0, None))[1]
@@ -82,9 +86,11 @@ def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
 def landed_after(micro_batch: MicroBatchId, since: float, before: float = inf) -> tuple[LandedRows, ...]:
     """Return the numbers of rows that later micro-batches of the same query have committed, summed up by table.
 
-    A later micro-batch counts even if it failed after its commit. Micro-batches from the batch id `before` on do not
-    count. Micro-batches from before `since`, a time of the monotonic clock, are of another run of the query and do not
-    count.
+    A later micro-batch counts even if it failed after its commit.
+
+    Args:
+        since: time (`time.monotonic`) of the query's start; micro-batches that were noted earlier do not count.
+        before: batch id of the first micro-batch that does not count any more.
     """
     query_id, batch_id = micro_batch
     with _lock:

@@ -1,7 +1,7 @@
 """Receiver on the driver that adds up the counters that tasks send, in total and by micro-batch.
 
-The kernel drops datagrams that do not begin with a secret. Without this filter, a flood of forged reports would fill
-the socket's buffer, so that reports of tasks would be lost, and would take a core of the driver. The filter is a
+The kernel drops datagrams that do not begin with a secret token. Without this filter, a flood of forged reports would
+fill the socket's buffer, so that reports of tasks would be lost, and would take a core of the driver. The filter is a
 program for the kernel's packet filter (Linux: `socket(7)`, `SO_ATTACH_FILTER`; `linux/filter.h`). It needs no rights.
 """
 
@@ -36,17 +36,17 @@ _LARGEST_DATAGRAM = 4096
 _MICRO_BATCHES = 1024
 """Maximum number of micro-batches whose counters wait for `take_micro_batch`."""
 _PARTS = 1 << 16
-"""Maximum number of input partitions that are known to have reported."""
+"""Maximum number of input partitions whose names are remembered, to detect a second report of the same one."""
 _AT_ONCE = 10_000
-"""Maximum number of datagrams that one call of `drain` takes, so that it ends although more and more arrive."""
+"""Maximum number of datagrams that one call of `drain` receives, so that the call ends although more keep arriving."""
 _WAITING_BYTES = 4 << 20
-"""Bytes of datagrams that may wait in the kernel; without more rights, Linux grants at most `net.core.rmem_max`."""
+"""Size of the socket's receive buffer in bytes. Linux grants an ordinary user at most `net.core.rmem_max`."""
 _COUNTERS = asdict(ReadMetrics())
 _KEYS = _COUNTERS.keys() | {"micro_batch", "part"}
 _LARGEST = 1 << 48
 """Upper limit of a counter: 256 TiB, or 2.8e14 records. Sums of 32,768 such counters fit in 64 bits."""
 _LATENCIES = (*map(within, LATENCY_BOUNDS_MS), "remote_fetch_requests")
-"""Counters of which none is larger than the next."""
+"""Counters in ascending order: in a valid report, no counter is larger than the next one."""
 _NAME = re.compile(r"[\w-]{0,36}", re.ASCII)
 """Form of a query's id and of an input partition's name, so that neither adds lines to a log."""
 _LONG_MAX = (1 << 63) - 1
@@ -54,11 +54,11 @@ _LONG_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Counters that a task has sent. `micro_batch` is None in a batch query.
+    """Counters that a task has sent (`metrics`). `micro_batch` is None in a batch query.
 
-    `part` is the name of the input partition that the task has read. It is empty if the report is of no whole input
-    partition. `is_repeated` is true if another task has reported this input partition before. Then `metrics` has no
-    rows.
+    `part` is the name of the input partition that the task has read. It is empty if the task has not read a whole input
+    partition. `is_repeated` is true if another task has reported this input partition before. Then `metrics` counts no
+    records, only the cost of reading.
     """
 
     micro_batch: MicroBatchId | None
@@ -74,11 +74,11 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close` is called.
 
     Spark may read an input partition several times: it repeats a failed or slow task, and `foreachBatch` may use its
-    micro-batch more than once. The sums have the rows once, and the cost of each time. Sums include all datagrams that
-    have arrived at this machine.
+    micro-batch more than once. The sums count the rows once, and the cost of every read. Sums include all datagrams
+    that have arrived at this machine.
 
     Anybody may send datagrams. Only datagrams that begin with the receiver's random token are counted. On Linux, the
-    kernel drops all others (`datagram_filter`).
+    kernel drops all others (`accept_only`).
 
     A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and all
     sums stay zero.
@@ -94,7 +94,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     def __init__(self, host: str = "127.0.0.1", bind: str | None = None, on_report: OnReport | None = None) -> None:
         self.address = ""
         self.report_to: tuple[ReportAddress, ...] = ()
-        """Address and token for `metrics.send`; empty if no port could be opened."""
+        """Address and token for `read_metrics.send`; empty if no port could be opened."""
         self._token = os.urandom(REPORT_TOKEN_BYTES)
         self._on_report = on_report
         self._lock = threading.RLock()
@@ -122,7 +122,10 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             return replace(self._total)
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of one micro-batch's tasks, and forget these counters. The sum may be zero."""
+        """Return the sum of the counters of one micro-batch's tasks, and forget these counters.
+
+        All counters are 0 if no task of the micro-batch has reported.
+        """
         with self._lock:
             self.drain()
             return self._micro_batches.pop(micro_batch, ReadMetrics())
@@ -140,7 +143,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         return earlier
 
     def forget(self, query_id: str) -> None:
-        """Forget the counters of a query's micro-batches, because its next run repeats a failed micro-batch."""
+        """Forget the counters of a query's micro-batches, because the query's next run may repeat a micro-batch."""
         self.take_before((query_id, sys.maxsize))
 
     def close(self) -> None:
@@ -153,7 +156,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             opened.close()
 
     def drain(self) -> None:
-        """Count all datagrams that have arrived at this machine, without waiting for the receiver's thread."""
+        """Count the datagrams (at most 10,000) that have arrived at this machine, in the calling thread."""
         with self._lock:
             received: deque[bytes] = deque()
             left = _AT_ONCE if self.address else 0
@@ -229,9 +232,9 @@ def _listening(family: int, address: Any, token: bytes) -> socket.socket:
 
 
 def parse_datagram(datagram: bytes, token: bytes) -> Report | None:
-    """Parse a task's datagram.
+    """Parse the datagram of a task.
 
-    The result is None if the datagram does not have the form that `metrics.send` gives it, or does not begin with
+    The result is None if the datagram does not have the form that `read_metrics.send` gives it, or does not begin with
     `token`.
     """
     if not hmac.compare_digest(datagram[: len(token)], token):
@@ -273,10 +276,11 @@ _WHOLE, _NOTHING = 0xFFFFFFFF, 0
 def accept_only(listening: socket.socket, secret: bytes) -> None:
     """Let the kernel drop each datagram that does not begin with `secret`, in a time that does not depend on its bytes.
 
-    Call it before the socket is bound. If this system has no such filter, nothing happens: the receiver compares the
-    bytes itself, too.
+    Call the function before the socket is bound. It does nothing on systems without Linux's `SO_ATTACH_FILTER`, where
+    `parse_datagram` alone compares the secret.
 
     Args:
+        listening: UDP socket.
         secret: bytes whose number is a multiple of 4.
     """
     with suppress(OSError):
@@ -287,10 +291,10 @@ def accept_only(listening: socket.socket, secret: bytes) -> None:
 
 
 def _instructions(secret: bytes) -> list[tuple[int, int, int, int]]:
-    """Return the filter's instructions: code, steps to skip if true, steps to skip if false, value.
+    """Return the instructions (Linux: `struct sock_filter`) of a filter that accepts only datagrams with `secret`.
 
-    The differences of all words are combined by OR before they are compared with 0. A datagram that is too short for a
-    load is dropped by the kernel.
+    An instruction is a tuple: code, steps to skip if true, steps to skip if false, value. The differences of all words
+    are combined by OR before they are compared with 0. The kernel drops a datagram that is too short for a load.
     """
     instructions: list[tuple[int, int, int, int]] = []
     for number, (word,) in enumerate(struct.iter_unpack(">I", secret)):

@@ -41,11 +41,14 @@ _MAX_ENDED = 1_000
 """Maximum number of ended queries whose sums are kept. If such a query starts again, its sums continue."""
 
 _LAST_EXPORTS = 2
-"""Number of exports that have the last sums of a query that has ended; the first may be of sums from before the end."""
+"""Number of exports in which an ended query's sums are still sent.
+
+The first export may have begun before the end, and so lack the last sums.
+"""
 
 
 class OtlpSender:
-    """Reporter that sends the queries' metrics by OTLP, at OpenTelemetry's interval.
+    """Reporter that sends the queries' metrics by OTLP, every `OTEL_METRIC_EXPORT_INTERVAL` milliseconds.
 
     A separate thread sends, so that a slow collector delays no query. After a query has ended, its last sums are sent
     twice, and then no longer. If the collector cannot be reached, one warning is logged.
@@ -64,7 +67,8 @@ class OtlpSender:
         self._names: dict[str, str] = {}
         """Names of running queries, by query id."""
         self._ended: dict[str, int] = {}
-        """Number of exports that still send an ended query's sums, by the query's name, first ended first."""
+        """Number of exports that still send an ended query's sums, by the query's name; the first ended query is first.
+        """
         self._lock = threading.Lock()
         try:
             exporter = _Exporter(url, self._sums_to_send, self._on_sent)
@@ -134,10 +138,10 @@ class OtlpSender:
 
 
 class _Exporter(OTLPMetricExporter):
-    """Exporter that adds the latencies, and logs one line when sending begins to fail or works again.
+    """OTLP exporter that adds the latencies of storage requests to each export.
 
-    OpenTelemetry's exporter logs several lines at each attempt; they are suppressed. `sums` returns the sums by query
-    name, and `on_sent` is called after each success.
+    It logs one line when sending begins to fail or works again. The lines that OpenTelemetry's exporter logs at each
+    attempt are suppressed. `sums` returns the sums by query name, and `on_sent` is called after each success.
     """
 
     def __init__(self, url: str, sums: Callable[[], Mapping[str, QuerySums]], on_sent: Callable[[], None]) -> None:
@@ -154,7 +158,7 @@ class _Exporter(OTLPMetricExporter):
         thread, own_log = threading.get_ident(), logging.getLogger(OTLPMetricExporter.__module__)
 
         def passes(record: logging.LogRecord) -> bool:
-            """Return whether the line is logged; lines of this thread are collected and not logged."""
+            """Return whether a log record passes the filter; collect the records of this thread in `lines` instead."""
             if threading.get_ident() != thread:
                 return True
             lines.append(record.getMessage())

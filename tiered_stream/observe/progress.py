@@ -57,9 +57,9 @@ class MicroBatch:
 def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics, *, reports_lag: bool = True) -> MicroBatch:
     """Return the report on a finished micro-batch, from Spark's progress and the counters of its tasks.
 
-    In the direct lane, counters and rows come from Spark's observed metrics, which are exact. Otherwise the counters
-    are `counted`: the sum of the datagrams that have arrived from the tasks. The lag is left out if `reports_lag` is
-    false, because a server of Spark Connect is older than its client.
+    In the direct lane, where tasks write the table's files, counters and rows come from Spark's observed metrics, which
+    are exact. Otherwise the counters are `counted`: the sum of the datagrams that have arrived from the tasks. If
+    `reports_lag` is false, the report has no lag; this is needed if a server of Spark Connect is older than its client.
     """
     observed = progress.observedMetrics.get(OBSERVATION)
     cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
@@ -148,10 +148,11 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
     """Return the offsets that a source reports in Spark's progress, by partition, or None if it reports no offsets.
 
-    In `lastProgress`, pyspark 4.0 and 4.1 give the text of a Python dictionary in place of JSON.
+    `text` is JSON with offsets by topic and partition, or the text of a Python dictionary with these offsets, which
+    pyspark 4.0 and 4.1 give in `lastProgress`.
 
     Raises:
-        ValueError: the text is neither offset JSON nor such a dictionary.
+        ValueError: the text has neither form.
     """
     if not text or text in ("null", "None"):
         return None

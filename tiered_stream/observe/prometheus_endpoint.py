@@ -32,7 +32,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.served: set[socket.socket] = set()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether a connection is served. If too many are served already, it is closed."""
+        """Return whether a connection is served: False if 16 connections are served already, so that it is closed."""
         if len(self.served) >= _AT_ONCE:
             return False
         self.served.add(request)
@@ -71,6 +71,7 @@ class Monitor:
     """HTTP server for `/health` and `/metrics` that runs in its own threads.
 
     Args:
+        host: name or address to listen at.
         port: port to listen on, or 0 for any free port. The attribute `port` is the port in use.
         registry: metrics that `/metrics` shows.
         unhealthy_reason: returns why the process is unhealthy, or an empty text if it is healthy. If the text is not

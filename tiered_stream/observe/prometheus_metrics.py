@@ -1,4 +1,4 @@
-"""Prometheus metrics of streaming queries: sums of their rows and of their cost, and figures of the last batch."""
+"""Prometheus metrics of streaming queries: sums of rows and of the cost of reading, and the last micro-batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LANDED_ROWS, DEAD_LETTERS = "landed_rows", "dead_letters"
 LATENCIES = f"{PREFIX}storage_request_seconds", "How long requests to storage took."
 """Name and description of the histogram of latencies."""
 DEAD_LETTER_TABLE = "dead_letter_table"
-"""Label of `DEAD_LETTERS`."""
+"""Label of the metric `DEAD_LETTERS`: the table that has the dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class QuerySums:
 
 
 class QueryMetrics(Collector):
-    """Prometheus collector of the sums of each running query's micro-batches, which `add` adds up.
+    """Prometheus collector of sums for each running query. `add` adds a finished micro-batch to its query's sums.
 
     The Prometheus registry `registry` has only this collector.
     """
@@ -67,7 +67,7 @@ class QueryMetrics(Collector):
         return {query.last.query: query for query in list(self._queries.values())}
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics that `/metrics` shows. The label `query` is the query's name, or its id without a name."""
+        """Yield the metrics that `/metrics` shows. The label `query` is the query's name, or its id if it has none."""
         return _families(self.sums())
 
 
@@ -95,7 +95,10 @@ def _landed(query: QuerySums) -> dict[tuple[str, ...], float | None]:
 
 
 _Figures = Callable[[QuerySums], Mapping[tuple[str, ...], float | None]]
-"""Function that returns a query's values of one metric, by the labels after `query`. Unknown values are None."""
+"""Function that returns one metric's values for a query, by the values of the labels that follow the label `query`.
+
+An unknown value is None.
+"""
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),

@@ -1,9 +1,9 @@
 """Counters of the cost of reading, kept in each task and sent to the driver.
 
 The counters include the metrics of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
-counters as one UDP datagram of JSON to the driver's `BatchLog`, and to the
-receivers in `remote.metrics.secret.addresses`. Each datagram begins with the receiver's token, because anybody may
-send datagrams. Nothing waits for a datagram. If a datagram is lost, the sums are too small, but the rows are right.
+counters as one UDP datagram of JSON to the driver's `BatchLog`, and to the receivers in
+`remote.metrics.secret.addresses`. Each datagram begins with the receiver's token, because anybody may send datagrams.
+Nothing waits for a datagram. If a datagram is lost, the sums are too small, but the rows are right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tiered_stream.model import ReportAddress
 from tiered_stream.options.types import host_and_port
 
 OBSERVATION = "tiered_stream"
-"""Key of a direct lane query's counters in `StreamingQueryProgress.observedMetrics`."""
+"""Name of the counters in Spark's `StreamingQueryProgress.observedMetrics`, if tasks write the table's files."""
 
 LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
 """Upper bounds in ms of the buckets of the latency histogram.
@@ -33,11 +33,11 @@ FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
 
 _TENTH_OF_MIB = (1 << 20) // 10
 _FALLBACKS = "fallbacks_"
-"""Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
+"""Prefix of the counters of splits that were read from a broker instead of the storage; the reason follows."""
 
 _ALL_FALLBACKS = "remote_fetch_fallbacks"
 _COST = ("remote_fetch", "broker_fetch", "decode")
-"""Prefixes of the counters that grow each time when records are read, also when they are read again."""
+"""Prefixes of the counters of the cost of reading, which also count when the same records are read again."""
 
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
@@ -119,7 +119,10 @@ class ReadMetrics:
         return ReadMetrics(**{name: n - (0 if name.endswith("_max") else earlier[name]) for name, n in own.items()})
 
     def without_rows(self) -> ReadMetrics:
-        """Return only the requests, bytes and seconds: the cost of reading records that have already been counted."""
+        """Return a copy with only the counters of requests, bytes and seconds; all other counters are 0.
+
+        It is the cost of reading records again that have already been counted.
+        """
         kept = {name: n for name, n in asdict(self).items() if name.startswith(_COST) and name != _ALL_FALLBACKS}
         return ReadMetrics(**kept)
 
@@ -182,10 +185,10 @@ def new_part() -> str:
 
 
 def send(metrics: ReadMetrics, addresses: Iterable[ReportAddress], part: str = "") -> None:
-    """Send the counters with this task's micro-batch to each address by UDP; ignore failures.
+    """Send the counters and the id of this task's micro-batch to each address by UDP; ignore failures.
 
-    `part` names the input partition whose records were all read. If a task is repeated, the receiver counts its records
-    once. Empty: the report is of no whole input partition.
+    `part` is the name of the input partition that the task has read to its end, so that the receiver counts the records
+    of a repeated task once. It is empty if the task has not read a whole input partition.
     """
     datagram = b""
     for address in addresses:
@@ -197,7 +200,7 @@ def send(metrics: ReadMetrics, addresses: Iterable[ReportAddress], part: str = "
 
 
 def current_micro_batch() -> MicroBatchId | None:
-    """Return the query id and the batch id of the micro-batch of this task (Spark: `StreamExecution`).
+    """Return the query id and the batch id of the micro-batch to which the Spark task in this process belongs.
 
     The result is None if this process runs no task, or a task of a batch query.
     """
@@ -210,7 +213,7 @@ def current_micro_batch() -> MicroBatchId | None:
 
 
 def socket_addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    """Resolve a host for UDP, and return the address family and the socket address of each result.
+    """Resolve a host name for UDP sockets; return pairs of an address family and a socket address.
 
     The host may be an IPv6 address in brackets, as Spark writes it.
 

@@ -1,4 +1,4 @@
-"""Standard output of commands: characters that its encoding lacks are escaped, and a closed pipe is no error."""
+"""Standard output of commands. Characters that its encoding lacks are escaped, and a closed pipe is not an error."""
 
 from __future__ import annotations
 

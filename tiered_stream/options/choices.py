@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class IsolationLevel(StrEnum):
-    """`kafka.isolation.level`: with `read_committed`, records of open and aborted transactions are left out."""
+    """Value of `kafka.isolation.level`. `read_committed` leaves out records of open and aborted transactions."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class LocatorName(StrEnum):
-    """`remote.log.locator`: component that finds the tiered segments of an offset range.
+    """Value of `remote.log.locator`, which names the component that finds the tiered segments of an offset range.
 
     `none`: read everything from the brokers. `auto`: the first of `broker`, `metadata-topic` and `none` that works with
     the cluster and the other options.
@@ -27,9 +27,9 @@ class LocatorName(StrEnum):
 
 
 class Prefer(StrEnum):
-    """`remote.prefer`: source from which to read offsets that are in the storage and also on the brokers' disks.
+    """Value of `remote.prefer`: where to read offsets that are in the storage and also on the brokers' disks.
 
-    `tiered`: the storage. `local`: the brokers.
+    `tiered`: from the storage. `local`: from the brokers.
     """
 
     TIERED = "tiered"
@@ -37,9 +37,9 @@ class Prefer(StrEnum):
 
 
 class Fallback(StrEnum):
-    """`remote.fallback`: action if the storage fails while a split is read.
+    """Value of `remote.fallback`, the action if the storage fails while a split is read.
 
-    `broker`: read the rest of the split from the broker. `fail`: fail.
+    `broker`: read the rest of the split from the broker. `fail`: raise the storage's error.
     """
 
     BROKER = "broker"
@@ -47,14 +47,17 @@ class Fallback(StrEnum):
 
 
 class StorageLayout(StrEnum):
-    """`remote.storage.layout`: the plugin that wrote the objects, Kafka's `LocalTieredStorage` or Aiven's plugin."""
+    """Value of `remote.storage.layout`: the plugin that wrote the objects.
+
+    `local`: Kafka's `LocalTieredStorage`. `aiven`: Aiven's tiered storage plugin.
+    """
 
     LOCAL = "local"
     AIVEN = "aiven"
 
 
 class TimestampStrategy(StrEnum):
-    """`startingOffsetsByTimestampStrategy`: action for a partition without a record at or after its start time.
+    """Value of `startingOffsetsByTimestampStrategy`: action if a partition has no record at or after its start time.
 
     `error`: fail. `latest`: start the partition at its end.
     """
@@ -64,7 +67,7 @@ class TimestampStrategy(StrEnum):
 
 
 class GroupStrategy(StrEnum):
-    """`startingOffsetsByGroupStrategy`: action for a partition without a committed offset of the group.
+    """Value of `startingOffsetsByGroupStrategy`: action if a consumer group has no committed offset for a partition.
 
     The option `startingOffsets` names the group. `error`: fail. `earliest`, `latest`: start the partition at the start
     or at the end of its log.

@@ -56,21 +56,21 @@ def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> 
 
 
 def of(option: Option[T]) -> T:
-    """Return a dataclass field for the value of `option`, with its default. A secret option is left out of the repr."""
+    """Return a dataclass field for the value of `option`, with the option's default. The repr leaves out a secret."""
     bound: T = field(default=option.default, repr=not option.secret, metadata={_OPTION: option})
     return bound
 
 
 def declared(kind: type[Any]) -> dict[str, Option[Any]]:
-    """Return the options of the dataclass `kind` by field name, without fields that the function `of` did not make."""
+    """Return the option of each field of the dataclass `kind` that the function `of` has made, by field name."""
     return {member.name: member.metadata[_OPTION] for member in fields(kind) if _OPTION in member.metadata}
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
-    """Return the parsed values of the options of the dataclass `kind`, or their defaults, by field name.
+    """Return the parsed value, or the default, of each option that is a field of the dataclass `kind`, by field name.
 
-    Fields that the function `of` did not make have no option, and are left out. If `queries` is STREAMING or BATCH,
-    options that are only for the other kind of query are left out.
+    Fields that the function `of` has not made have no option. If `queries` is STREAMING or BATCH, options that are only
+    for the other kind of query are left out.
 
     Raises:
         ConfigurationError: a value is malformed.
@@ -120,7 +120,7 @@ class GivenOptions:
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the text of each option whose name begins with `prefix`, by the rest of its name in lower case.
+        """Return the text of each option whose name begins with `prefix`, by name in lower case without the prefix.
 
         `prefix` must be in lower case.
         """
@@ -132,7 +132,7 @@ class GivenOptions:
 
     @property
     def plugin_prefix(self) -> str:
-        """Prefix of the names of the storage plugin's properties, in lower case, `rsm.config.` by default."""
+        """Return the prefix, in lower case, of options that are storage plugin properties; by default `rsm.config.`."""
         return self.read(remote_options.RSM_CONFIG_PREFIX).lower()
 
     def check_names(self) -> None:
@@ -153,8 +153,8 @@ class GivenOptions:
     def warn(self, queries: Queries, effective: Collection[Option[Any]] = ()) -> None:
         """Log a warning for each given option without effect, and for each unknown name that looks like a typing error.
 
-        An option has no effect if it is only for the other kind of query (streaming or batch), or if it is
-        `kafka.group.id`. Settings of an ingest job (`ingest.*`) have none either.
+        An option has no effect if it is only for the other kind of query (streaming or batch). `kafka.group.id` and
+        settings of an ingest job (`ingest.*`) have no effect either.
 
         Args:
             queries: the kind of this query.

@@ -1,12 +1,12 @@
-"""Offset JSON of Spark's `kafka` source, which our source uses too.
+"""Offset JSON of Spark's `kafka` source, in which this source writes its offsets too.
 
 An example is `{"topic":{"0":6}}`: the next offset to read, by topic and partition (Spark's `JsonUtils`,
 `KafkaSourceOffset`). In the starting and ending options, -2 means earliest and -1 latest.
 
 In Spark's offset log, offsets may have notes about the stream's start and end, and about its topics' ids. The offset
-log is the only place where a Python source can write something down before a micro-batch depends on it. A note is a
-topic without partitions, whose name no topic can have, such as `startingOffsets={"t":{"0":5}}`. Spark's `kafka` source
-and older releases of this package read such a topic as no offset.
+log is the only place where a Python source can store something before a micro-batch depends on it. A note is written as
+a topic without partitions, whose name no topic can have, such as `startingOffsets={"t":{"0":5}}`. Spark's `kafka`
+source and older releases of this package read no offset from it.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownEnd:
-    """End of a bounded stream, as far as it is known.
+    """Known part of the end of a bounded stream.
 
-    `position` is the end's position in the options, as text; a stream with another position does not use this end.
-    `time_ms` is the time of an end that the options give as a time before now; None: they give another end. `offsets`
-    are the end offsets (exclusive) that times have given, by partition.
+    `position` is the end position in the options, as text. If the options change, the stream does not use this end any
+    more. `time_ms` is the time (ms since the epoch) for an end position such as `-90m`, and None for any other
+    position. `offsets` are end offsets (exclusive) that were looked up by time, by partition.
     """
 
     position: str
@@ -83,11 +83,12 @@ class KnownEnd:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Notes about a stream that belong to the offsets at which a micro-batch ends.
+    """Notes about a stream, which Spark's offset log stores with the offsets at which a micro-batch ends.
 
-    `initial` is true for the stream's initial offsets, which Spark asks for and does not store. `start` is the start of
-    the first micro-batch, and only the notes of this micro-batch's end have it. `end` is the end of a bounded stream;
-    None: it is not known. `topic_ids` has the ids of the topics, as far as brokers have reported them.
+    `initial` is True for the stream's initial offsets, which Spark requests but does not store. `start` has the offsets
+    at which the first micro-batch starts; it is None except in the notes of the first micro-batch. `end` is the end of
+    a bounded stream, or None if the end is not known. `topic_ids` has the id of each topic for which brokers have
+    reported an id.
     """
 
     initial: bool = False
@@ -100,7 +101,7 @@ _NO_NOTES = Notes()
 
 
 class StreamOffsets(dict[TopicPartition, int]):
-    """Next offset to read by partition, with notes. Equality with other mappings depends on the offsets only."""
+    """Mapping from partition to the next offset to read, with notes about the stream. Equality ignores the notes."""
 
     def __init__(self, offsets: PartitionOffsets, notes: Notes = _NO_NOTES) -> None:
         super().__init__(offsets)
@@ -122,13 +123,14 @@ class LastOffsets:
         self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-        """Convert offsets from Spark's nested form into offsets by partition, with their notes.
+        """Convert Spark's nested form `{topic: {partition: offset}}` into offsets by partition, with their notes.
 
         If `topics` equals a cached result of `to_dict`, the cached offsets are returned. Callers must not change the
         result.
 
         Raises:
-            ConfigurationError: the offsets do not have that form, or an offset is negative or beyond 64 bits.
+            ConfigurationError: the offsets do not have that form, an offset is negative or beyond 64 bits, or a note
+                cannot be read.
         """
         for form, offsets in self._cache:
             if form == topics:
@@ -136,9 +138,9 @@ class LastOffsets:
         return StreamOffsets(offsets_from_dict(topics), _notes_from(topics))
 
     def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
-        """Convert offsets and their notes into Spark's nested form, or return the cached result for equal offsets.
+        """Convert offsets and their notes into Spark's nested form `{topic: {partition: offset}}`.
 
-        Callers must not change the result.
+        For equal offsets with equal notes, the cached result is returned. Callers must not change the result.
         """
         for form, cached in self._cache:
             if offsets == cached and notes_of(offsets) == notes_of(cached):
@@ -189,17 +191,18 @@ def _end_from(note: Mapping[str, Any]) -> KnownEnd:
 
 
 def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
-    """Parse offset JSON in which -2 and `"earliest"` are earliest, and -1 and `"latest"` are latest.
+    """Parse offset JSON for a start or an end, such as `{"topicA":"earliest","topicB":{"0":23,"1":-1}}`.
 
-    Return two dictionaries: offsets by partition, and -2 or -1 by topic for the topics with a word in place of an
-    object. (Spark: `JsonUtils.specificOffsets`, in versions after Spark 4.2.0.)
+    The result has two dictionaries: offsets by partition (-2 means earliest, -1 latest), and -2 or -1 by topic for
+    topics with `"earliest"` or `"latest"` in place of an object. (Spark: `JsonUtils.specificOffsets`, in versions after
+    Spark 4.2.0.)
 
     As in Spark, fractions of numbers are cut off, and `null` is 0 or an empty object. If a key occurs several times,
     its last value is used. Numbers that Spark's parser Jackson would change, and text after the object, which Jackson
     would ignore, are errors.
 
     Raises:
-        ValueError: the text does not have that form. The message is the end of a sentence that begins with the text.
+        ValueError: the text does not have this form.
     """
     special = {"earliest": EARLIEST, "latest": LATEST}
     with _example('{"topicA":"earliest","topicB":{"0":23,"1":-1}}'):
@@ -214,24 +217,24 @@ def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[s
 
 
 def parse_partition_timestamps(text: str) -> dict[TopicPartition, int]:
-    """Parse JSON with a timestamp by topic and partition, in the form of offset JSON.
+    """Parse JSON with timestamps by topic and partition, such as `{"topicA":{"0":1718000000000}}`.
 
     Timestamps are in milliseconds since the epoch, and may be negative.
 
     Raises:
-        ValueError: the text does not have that form.
+        ValueError: the text does not have this form.
     """
     with _example('{"topicA":{"0":1718000000000,"1":1718000000000}}'):
         return _partition_longs(_json_object(text), "a timestamp in milliseconds since the epoch", LONG_MIN)
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
-    """Parse the value of `assign`, JSON with partition numbers by topic, and return the partitions without duplicates.
+    """Parse the value of `assign`, such as `{"topicA":[0,1]}`, and return the partitions without duplicates.
 
     As in Spark's `JsonUtils.partitions`, the text may name partitions that do not exist, or no partition at all.
 
     Raises:
-        ValueError: the text does not have that form.
+        ValueError: the text does not have this form.
     """
     partitions: dict[TopicPartition, None] = {}
     with _example('{"topicA":[0,1],"topicB":[0]}'):
@@ -278,7 +281,7 @@ def _is_partition(key: str) -> bool:
 
 
 def _partition(key: str, topic: str) -> int:
-    """Parse the partition number `key` as Java does. Raises ValueError if it is not one; the message names `topic`."""
+    """Parse the partition number `key` as Java does. Raises ValueError, which names `topic`, for any other text."""
     try:
         number = whole_number(key)
     except ValueError:
@@ -299,7 +302,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> int | None:
-    """Return a JSON number without its fraction, and 0 for `null`; None: it is not a number, or is beyond 64 bits."""
+    """Return a JSON number without its fraction, or 0 for `null`, or None for any other value or beyond 64 bits."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):

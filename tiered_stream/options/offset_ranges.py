@@ -1,4 +1,4 @@
-"""Conversions between offset ranges by partition, their start and end offsets, and options of the source."""
+"""Conversions between start and end offsets, offset ranges, and the options of the source that read these ranges."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ def batch_options(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]
     """Return the options of a batch query that reads exactly `ranges`.
 
     Args:
-        settings: options of the source. Their positions, and options for streaming only, are left out.
+        settings: further options of the source, by name. Options for topics, starts and ends are left out, and so are
+            options for streaming only.
+        ranges: the offset range of each partition to read.
     """
     ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
     return without(settings, (*POSITIONS, *STREAM_OPTIONS)) | starting_at(ranges) | ends
 
 
 def times_options(times: TimeRange | None) -> dict[str, str]:
-    """Return the options that limit a read to records with timestamps within `times`; none if `times` is None."""
+    """Return the options that limit a query to records with timestamps within `times`; {} if `times` is None."""
     if times is None:
         return {}
     end = {} if times.to_ms is None else {remote.TO_TIMESTAMP.name: str(times.to_ms)}
@@ -61,7 +63,10 @@ def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:
 
 
 def extend_ranges(ranges: dict[TopicPartition, OffsetRange], others: Ranges) -> None:
-    """Extend each range in `ranges` to cover the partition's range in `others`, too; add partitions that it lacks."""
+    """Change `ranges` so that each partition's range also covers the partition's range in `others`.
+
+    A partition that is only in `others` is added.
+    """
     for partition, offsets in others.items():
         known = ranges.get(partition, offsets)
         ranges[partition] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))

@@ -47,7 +47,7 @@ class Subscription:
 class S3Access:
     """Settings for access to an S3 bucket. If `s3_endpoint_url` is None, AWS is used. Secrets are not in the repr.
 
-    Fields without an option are set from the session's Hadoop settings only.
+    No option sets `s3_access_point`, `s3_fips` and `anonymous`. They come from the Spark session's Hadoop settings.
     """
 
     s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
@@ -67,7 +67,8 @@ class S3Access:
 class StoreAccess(S3Access):
     """Settings for access to a bucket or container in S3, Azure Blob Storage or Google Cloud Storage, or to HDFS.
 
-    Secrets are not in the repr. Without credentials, or `gcs_anonymous`, the service's own chain finds credentials.
+    Secrets are not in the repr. Without credentials, the service's own chain of credentials is used, such as Google's
+    application default credentials. With `gcs_anonymous`, requests to Google have no credentials.
     """
 
     azure_account_name: str | None = of(remote.AZURE_ACCOUNT_NAME)
@@ -105,11 +106,11 @@ class StorageOptions(StoreAccess):
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
     request_timeout_ms: int = of(remote.REQUEST_TIMEOUT_MS)
     has_fallback: bool = False
-    """True if `remote.fallback` is `broker` and brokers are given. If so, a GET that times out has fewer retries."""
+    """True if `remote.fallback` is `broker` and brokers are given. A GET that times out then has fewer retries."""
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
-    """Hosts to which signed locations may lead, as URLs without a path. A host may begin with `*.`."""
+    """Further hosts that signed URLs of segments can have, as URLs without a path. A host may begin with `*.`."""
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Storage plugin's properties in the broker's configuration, by name in lower case without `plugin_prefix`."""
+    """Storage plugin's properties, as in the broker's configuration, by name in lower case without `plugin_prefix`."""
     plugin_prefix: str = of(remote.RSM_CONFIG_PREFIX)
     limits: Limits = field(default_factory=Limits)
     key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
@@ -118,7 +119,7 @@ class StorageOptions(StoreAccess):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings for a task that fetches a split's bytes.
+    """Limits for a task that fetches bytes from the storage.
 
     `request_bytes` is the approximate size of one GET. `in_flight` is the maximum number of GETs at the same time.
     `memory_bytes` is the maximum number of fetched bytes in the task's memory.
@@ -131,19 +132,23 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of one query, all checked. Only `parse_options` makes them. Picklable; no secret is in the repr.
+    """Parsed and checked options of one query, as `parse_options` returns them.
 
-    Sizes are in bytes, times in milliseconds. None: the option is not set.
+    Sizes are in bytes, times in milliseconds. None means that the option is not set. An object can be pickled, and its
+    repr has no secrets.
     """
 
     streaming: bool
     subscription: Subscription
     starting: Position
     ending: Position
-    """End of the query. For a stream, it is LATEST unless a replay or the user has bounded the stream."""
+    """End of the query. For a stream, it is `LogEnd.LATEST` unless a replay or the user has set an end."""
     bounded_streaming: bool = of(spark.BOUNDED_STREAMING)
     available_now: bool = of(remote.AVAILABLE_NOW)
-    """True if the run is to end at the log ends of its start, although Spark does not say so to a Python source."""
+    """True if the query must end at the log ends that were current at its start (trigger `availableNow`).
+
+    It is set for a version of Spark that does not do this for Python sources.
+    """
     timestamp_strategy: choices.TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
     group_strategy: choices.GroupStrategy = of(spark.GROUP_STRATEGY)
     fail_on_data_loss: bool = of(spark.FAIL_ON_DATA_LOSS)
@@ -169,11 +174,11 @@ class Options:
     """All `kafka.*` options without that prefix, names in lower case. They may hold passwords."""
     locator: choices.LocatorName
     metadata_snapshot_dir: str = of(remote.METADATA_SNAPSHOT_DIR)
-    """Folder for snapshots of the metadata topic; empty: a folder in the user's cache; `none`: no snapshots."""
+    """Folder for snapshots of `__remote_log_metadata`. Empty: a folder in the user's cache. `none`: no snapshots."""
     prefer: choices.Prefer = of(remote.PREFER)
     fallback: choices.Fallback = of(remote.FALLBACK)
     asks_for_fallback: bool = False
-    """True if the user has set `remote.fallback=broker`; false if it is only the default."""
+    """True if the user has set `remote.fallback=broker`. False if `broker` is only the default, or not the value."""
     split_bytes: int = of(remote.SPLIT_BYTES)
     storage: StorageOptions
     fetch: FetchOptions
@@ -187,7 +192,7 @@ class Options:
     max_bytes_per_second: int | None = of(remote.MAX_BYTES_PER_SECOND)
     """Limit for the bytes that one task fetches in a second, and also for the bytes that it writes in a second."""
     times: TimeRange | None
-    """Range of timestamps; records outside of it are left out. None: no record is left out."""
+    """Range of timestamps outside which records are left out. None: no record is left out."""
 
     @property
     def limits(self) -> Limits:
@@ -215,7 +220,8 @@ def check_for_any_query(raw: Mapping[str, str]) -> None:
     """Check a query's options when it is not known yet whether the query is a batch or a stream. Log no warnings.
 
     Raises:
-        ConfigurationError: the options are valid for neither kind of query. The error is the batch query's.
+        ConfigurationError: the options are valid neither for a batch query nor for a stream. The message says what is
+            wrong for a batch query.
     """
     refused = []
     for streaming in (False, True):
@@ -297,7 +303,10 @@ def _subscription(given: GivenOptions) -> Subscription:
 
 
 def _positions(given: GivenOptions, *, streaming: bool, bounded: bool) -> tuple[Position, Position]:
-    """Return the positions of the query's start and end, checked. `bounded` is the value of `boundedStreaming`."""
+    """Return the checked positions of the query's start and end. `bounded` is the value of `boundedStreaming`.
+
+    Raises ConfigurationError if the start and the end contradict each other, or do not suit the kind of query.
+    """
     starting = _position(given, spark.STARTS, LogEnd.LATEST if streaming else LogEnd.EARLIEST)
     if streaming and not bounded:
         for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
@@ -322,15 +331,15 @@ def _positions(given: GivenOptions, *, streaming: bool, bounded: bool) -> tuple[
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
-    """Return the value of the first of `options` whose value is not None; `default` if there is none."""
+    """Return the first value that is not None among the values of `options`, or `default` if there is none."""
     positions = (given.read(option) for option in options)
     return next((position for position in positions if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
-    """Check that `position`, the value of `option` in a batch query, is not `wrong` for any topic or partition.
+    """Raise ConfigurationError if `position`, the value of `option` in a batch query, is `wrong` for any partition.
 
-    `wrong` is LATEST for a start, and EARLIEST for an end: the query would read nothing.
+    `wrong` is LATEST for a start, and EARLIEST for an end. Such a query would read nothing.
     """
     places = [""] if position is wrong else []
     if isinstance(position, AtOffsets):
@@ -373,10 +382,9 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 
 def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
-    """Check that `minOffsetsPerTrigger` is not higher than `maxOffsetsPerTrigger`; as in Spark, in batch queries too.
+    """Raise ConfigurationError if `minOffsetsPerTrigger` is higher than `maxOffsetsPerTrigger`, as in Spark.
 
-    Unlike in Spark, a stream's `maxOffsetsPerTrigger` must be at least 1, because otherwise the query would never read
-    anything.
+    Unlike in Spark, a stream's `maxOffsetsPerTrigger` must be at least 1, because the query would never read anything.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:
@@ -417,10 +425,10 @@ def _locator(given: GivenOptions) -> choices.LocatorName:
 
 
 def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
-    """Return the storage options, with values from the storage plugin's properties for options that are not given.
+    """Return the storage options. Options that are not given get values from the storage plugin's properties.
 
-    `is_read` is true if the query reads from the storage. The plugin's properties are not checked if `is_read` is
-    false, or if `kafka.remote.storage.fetcher.class` is given.
+    `is_read` is True if the query reads from the storage. The plugin's properties are not checked if `is_read` is
+    False, or if `kafka.remote.storage.fetcher.class` is given.
     """
     prefix, rsm_config = given.plugin_prefix, given.with_prefix(given.plugin_prefix)
     checked = rsm_config if is_read and not given.has(spark.FETCHER_CLASS) else {}

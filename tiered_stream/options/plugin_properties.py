@@ -145,9 +145,9 @@ PLUGIN_PROPERTIES = {
 
 
 def plugin_property(name: str) -> KnownProperty | None:
-    """Return the declaration whose name equals `name`, or whose name with `*` fits `name`; None: `name` is unknown.
+    """Return the declaration of the plugin property `name`, or None if the property is unknown.
 
-    `name` must be in lower case, without the broker's prefix.
+    `name` must be in lower case, without the broker's prefix. A `*` in a declaration's name stands for any text.
     """
     known = PLUGIN_PROPERTIES.get(name)
     patterns = (pattern for pattern in PLUGIN_PROPERTIES.values() if "*" in pattern.name)
@@ -195,17 +195,17 @@ _PLACES: dict[StorageLayout, dict[str, Callable[[str], str | None]]] = {
         "storage.backend.class": lambda backend: "hdfs:///" if backend.strip() == HDFS_BACKEND else None,
     },
 }
-"""Functions from a plugin property's value to the URI of the bucket, container or folder, by layout and property.
+"""Functions that convert a plugin property's value to the URI of a bucket, container or folder, by layout and property.
 
-A function returns None if the value names no place. The first property that names one counts.
+A function returns None if the value names no place. The first property that names a place counts.
 """
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
-    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: no known plugin fits.
+    """Return the layout of the storage plugin that has the properties `rsm_config`, or None if no known plugin fits.
 
-    The plugin's class name is not needed, because pasted properties may lack it: Strimzi has a separate field for the
-    class name.
+    `rsm_config` has the properties by name without the prefix `rsm.config.`. The plugin's class name is not needed.
+    Strimzi, for example, has a separate field for it.
     """
     if any(plugin_property(name) or name.startswith("storage.") for name in rsm_config):
         return StorageLayout.AIVEN
@@ -215,7 +215,7 @@ def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
 def chosen_layout(
     named: StorageLayout | None, of_plugin: StorageLayout | None, rsm_config: Mapping[str, str], prefix: str
 ) -> StorageLayout:
-    """Return the storage layout: `named`, or `of_plugin`, or the layout that fits `rsm_config`; LOCAL if all are empty.
+    """Return the storage layout: the first of `named`, `of_plugin`, the layout that fits `rsm_config`, and LOCAL.
 
     Args:
         named: the layout in `remote.storage.layout`; None: the option is not given.
@@ -241,9 +241,9 @@ def chosen_layout(
 
 
 def named_place(layout: StorageLayout, rsm_config: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the property that names the segments' place, and the place's URI without the key prefix.
+    """Return the plugin property that names the bucket, container or folder of the segments, and this place's URI.
 
-    The place is a bucket, a container or a folder. If no property names one, the result is ("", None).
+    The property's name has no prefix, and the URI no key prefix. The result is ("", None) if no property names a place.
     """
     places = (
         (name, uri_of(rsm_config[name])) for name, uri_of in _PLACES.get(layout, {}).items() if name in rsm_config
@@ -252,7 +252,7 @@ def named_place(layout: StorageLayout, rsm_config: Mapping[str, str]) -> tuple[s
 
 
 def oracle_settings(rsm_config: Mapping[str, str]) -> dict[str, str]:
-    """Return the plugin's `storage.oci.*` as our options for the S3 interface of Oracle's storage, by name.
+    """Return options for the S3 interface of Oracle's storage, by name, from the plugin's properties `storage.oci.*`.
 
     The result is empty if the properties do not name a namespace and a region.
     """
@@ -268,13 +268,16 @@ def oracle_settings(rsm_config: Mapping[str, str]) -> dict[str, str]:
 
 
 def place_property(layout: StorageLayout, rsm_config: Mapping[str, str], uri: str | None) -> str:
-    """Return the plugin's property, without prefix, that names the segments' place `uri`; empty: an option names it."""
+    """Return the name, without prefix, of the plugin property that names `uri`, the bucket or folder of the segments.
+
+    The result is empty if no property names `uri`, because an option does.
+    """
     name, named_uri = named_place(layout, rsm_config)
     return name if named_uri == uri else ""
 
 
 def missing_place(layout: StorageLayout, prefix: str) -> ConfigurationError:
-    """Return the error for plugin properties and options that do not name the bucket or folder of the segments."""
+    """Return the error for plugin properties that are given without the bucket or folder of the segments."""
     usual = next(iter(_PLACES[layout]))
     return ConfigurationError(
         f"{prefix}* is given, but not where the segments are: add {prefix}{usual}, or {STORAGE_URI.name}"

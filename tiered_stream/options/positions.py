@@ -1,6 +1,6 @@
-"""Start and end positions as the user gives them, before they become offsets, and parsers of times.
+"""Start and end positions of a query as the user gives them (Spark: `KafkaOffsetRangeLimit`), and parsers of times.
 
-(Spark: `KafkaOffsetRangeLimit`.) The package `plan` converts positions to offsets.
+The package `plan` converts positions to offsets.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class LogEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """Position at an offset for each partition; -2 means earliest, -1 latest.
+    """Position given by offsets, where -2 means earliest and -1 latest.
 
-    `topics` has -2 or -1 for each topic whose partitions are all at that position. `offsets` has the other partitions.
+    `topics` has -2 or -1 for each topic whose partitions all start or end there. `offsets` has the other partitions.
     """
 
     offsets: PartitionOffsets
@@ -60,7 +60,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class BeforeNow:
-    """Position at each partition's first offset at or after a time, `ago_ms` milliseconds before planning."""
+    """Position at each partition's first offset at or after a time, which is `ago_ms` milliseconds before planning."""
 
     ago_ms: int
 
@@ -111,7 +111,7 @@ def show_time(time_ms: int) -> str:
 
 
 def names_log_end(position: Position) -> bool:
-    """Return whether the position contains earliest or latest, as a word or as a negative number."""
+    """Return whether the position is earliest or latest for any partition, as a word or as a negative number."""
     match position:
         case AtOffsets(offsets, topics):
             return bool(topics) or min(offsets.values(), default=0) < 0
@@ -125,7 +125,7 @@ def names_log_end(position: Position) -> bool:
 def time_position(value: str) -> AtTimestamp | BeforeNow:
     """Parse a time: milliseconds since the epoch, ISO 8601 with a time zone, or a duration back from now (`-90m`).
 
-    Milliseconds may be negative, because Kafka gives some negative numbers a special meaning: -1 is latest.
+    Milliseconds may be negative, because some negative numbers have a special meaning in Kafka, such as -1 for latest.
 
     Raises:
         ValueError: the text has none of these forms, has no time zone, or is before 1970.

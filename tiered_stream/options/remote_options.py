@@ -1,4 +1,7 @@
-"""Declarations of the options for tiered storage: our own, and a broker's properties as an operator pastes them."""
+"""Declarations of the options for tiered storage.
+
+Some of these options are properties of a broker, which an operator can paste from the broker's configuration.
+"""
 
 from __future__ import annotations
 
@@ -232,9 +235,9 @@ log.metadata.manager.class.path log.metadata.manager.impl.prefix log.metadata.ma
 log.reader.max.pending.tasks log.reader.threads log.storage.system.enable
 """
 BROKER_PROPERTIES = frozenset(f"remote.{name}" for name in _BROKER_PROPERTIES.split())
-"""Other `remote.*` properties of a broker (Kafka: `RemoteLogManagerConfig`).
+"""Properties of a broker (Kafka: `RemoteLogManagerConfig`) that are accepted as options, but have no effect.
 
-They are accepted without effect, because users paste all of a broker's properties.
+Users paste all `remote.*` properties of a broker.
 """
 
 
@@ -261,4 +264,4 @@ def _option(field: str) -> Option[Limit]:
 
 
 LIMIT_OPTIONS = {field: _option(field) for field in _DOCS}
-"""Options for limits, by the name of the field in `Limits`."""
+"""Options that set limits of sizes and counts, by the name of the limit's field in `Limits`."""

@@ -1,4 +1,7 @@
-"""Settings of jobs, commands and Spark: read from Java properties files and the command line, with their origins."""
+"""Settings of jobs, commands and Spark, from Java properties files and the command line.
+
+For error messages, the module also keeps in which file and line each setting was written.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,13 @@ _ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
 _HADOOP = "spark.hadoop."
 _MAX_SHOWN = 5
 _origins: dict[str, str] = {}
-"""Where each setting of this process's command and each of Spark's settings was written, by name.
+"""Place where each setting of this process was written, such as a file with a line, by the setting's name.
 
-`command_settings` and `file_settings` begin it. `spark_settings` and `note_session_settings` add Spark's settings.
+`command_settings` and `file_settings` replace all places. `spark_settings` and `note_session_settings` add the places
+of Spark's settings.
 """
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
-"""Names of all options that say which topics to read, where to start and where to end."""
+"""Names of the options that say which topics to read, where to start and where to end."""
 
 
 def read_settings(*paths: Path) -> dict[str, str]:
@@ -97,15 +101,15 @@ def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a command: the settings in `file`, overridden by the command line.
+    """Return a command's settings, which are the settings in `file`, overridden by the command line.
 
-    If the command line names topics, all options in `file` that name topics are left out.
+    If the command line names topics, all options in `file` that name topics are left out. For error messages, the
+    module keeps where each setting was written.
 
     Args:
         file: the settings file; None: no file.
         assignments: `name=value` texts of the command's `--option`.
-        reads: options by name, which the command's other arguments (such as `--subscribe`) stand for. They override
-            `assignments`.
+        reads: options from the command's other arguments (such as `--subscribe`), by name. They override `assignments`.
 
     Raises:
         ConfigurationError: the file cannot be read or is malformed, or a text has no name or no `=`.
@@ -124,7 +128,7 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
 
 
 def file_settings(*files: Path) -> dict[str, str]:
-    """Return the settings in `files`, and keep where each was written.
+    """Return the settings in `files` by name. For error messages, keep where each setting was written.
 
     Raises:
         ConfigurationError: a file cannot be read or is malformed, or a setting is given twice.
@@ -137,7 +141,9 @@ def file_settings(*files: Path) -> dict[str, str]:
 
 
 def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict[str, str]:
-    """Return Spark's settings from a properties file, overridden by `assignments`, and keep where each was written.
+    """Return Spark's settings from a properties file, overridden by `assignments`, by name.
+
+    For error messages, the module keeps where each setting was written.
 
     Args:
         file: properties file; None: no file.
@@ -154,10 +160,12 @@ def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict
 
 
 def note_session_settings(settings: Mapping[str, str], file: Path | None) -> None:
-    """Keep where the settings of a running Spark session were written, as far as this process does not know it yet.
+    """Keep, for error messages, where the settings of a running Spark session were written.
+
+    A setting whose place this process already knows keeps this place.
 
     Args:
-        settings: the session's settings.
+        settings: the session's settings, by name.
         file: properties file that spark-submit was given; None: unknown.
     """
     from_file: dict[str, str] = {}
@@ -174,27 +182,27 @@ def _origins_in(file: Path | None) -> dict[str, str]:
 
 
 def origin_of(name: str) -> str:
-    """Return where the setting `name` was written: a file with a line, or the command line; empty: nowhere.
+    """Return where the setting `name` was written: a file with a line, or the command line.
 
-    The name is a setting of the command or of Spark. Settings that tiered_stream itself has derived or added, or that a
-    program gives, were written nowhere.
+    `name` is a setting of the command or of Spark. The result is empty for a setting that was not written anywhere,
+    because tiered_stream itself has added it, or a program has given it.
     """
     return next((origin for given, origin in _origins.items() if given.lower() == name.lower()), "")
 
 
 def with_origins(text: str) -> str:
-    """Return the text of an error, and after it where the settings that it names were written.
+    """Return the text of an error, followed by the places where the settings in this text were written.
 
-    Settings on the command line are left out. A Hadoop setting is also named without Spark's prefix `spark.hadoop.`.
+    Settings on the command line get no place. A Hadoop setting is also found without Spark's prefix `spark.hadoop.`.
     """
     return _with_places(text, {name: place for name, place in _origins.items() if place not in _ON_COMMAND_LINE})
 
 
 @contextmanager
 def naming_lines(file: str | None) -> Iterator[None]:
-    """Add to each error of this package in the block which lines of `file` give the settings that the error names.
+    """If the block raises a TieredStreamError, add to its message the lines of `file` with the settings that it names.
 
-    Nothing is added if `file` is None, if it cannot be read here, or if the error names lines already.
+    Nothing is added if `file` is None or cannot be read on this machine, or if the message already names lines.
     """
     try:
         yield
@@ -216,11 +224,11 @@ def _names(text: str, name: str) -> bool:
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
-    """Return whether the settings contain at least one of the names; upper and lower case are the same."""
+    """Return whether `settings` has at least one of the names, without regard to case."""
     return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
 
 
 def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return a copy of the settings without the settings named in `names`; upper and lower case are the same."""
+    """Return a copy of `settings` without the settings in `names`, whose case is ignored."""
     left_out = {name.lower() for name in names}
     return {name: value for name, value in settings.items() if name.lower() not in left_out}

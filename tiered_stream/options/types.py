@@ -1,7 +1,7 @@
 """Classes that declare options and properties (`Option`, `KnownProperty`), and parsers of options' values.
 
-A parser gets the text of a value, and returns the parsed value. It raises ValueError if the text is malformed. The
-error's message says the right form, as the end of a sentence that begins with the option's name and the text.
+A parser takes the text of a value, and returns the parsed value. It raises ValueError if the text is malformed. The
+error's message, such as "must be true or false", follows the option's name and the text in the message to the user.
 
 Numbers, booleans, durations and sizes are parsed as in Spark (Scala's `toInt`, `toLong`, `toBoolean`;
 `JavaUtils.timeStringAsMs`, `JavaUtils.byteStringAsBytes`).
@@ -63,7 +63,7 @@ class Option(Generic[T]):
 
     Args:
         name: the option's name, as the documentation writes it.
-        parse: parses the text of a value; raises ValueError or ConfigurationError if the text is malformed.
+        parse: function that parses the text of a value, and raises ValueError if the text is malformed.
         default: the parsed value if the user does not give the option.
         shown: the default, as the documentation shows it.
         doc: the option's description in the documentation.
@@ -91,7 +91,7 @@ def option(
     *,
     internal: bool = False,
 ) -> Option[T]:
-    """Return an option whose default is given as text. The option's `default` is the parsed text.
+    """Return the declaration of an option whose default is given as text, which is parsed like a user's text.
 
     The other arguments are the fields of `Option`.
     """
@@ -101,28 +101,28 @@ def option(
 def optional(
     name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **flags: bool
 ) -> Option[T | None]:
-    """Return an option whose default value is None.
+    """Return the declaration of an option whose default value is None.
 
-    `shown` is the default in the documentation. `flags` are `secret` and `internal`. The other arguments are the fields
-    of `Option`.
+    `shown` is the default in the documentation. `flags` are the fields `secret` and `internal` of `Option`, and the
+    other arguments are its fields, too.
     """
     return Option(name, parse, None, shown, doc, queries, **flags)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
-    """Return the options among a module's global names, in the order of their declarations.
+    """Return all options that a module declares, in the order of their declarations.
 
-    `module` is `vars(module)`: the names with their values.
+    `module` has the module's global values by name, as `vars` returns them.
     """
     return tuple(value for value in module.values() if isinstance(value, Option))
 
 
 class HiddenValueError(ValueError):
-    """Error for a value that contains a secret, so that no message may repeat the value."""
+    """Error for a malformed value that may contain a secret, so error messages must not repeat the value."""
 
 
 def trimmed(value: str) -> str:
-    """Strip blanks as Java's `String.trim` does: also ASCII control characters, but no other Unicode blanks."""
+    """Strip ASCII blanks and control characters, but no other Unicode blanks, as Java's `String.trim` does."""
     return value.strip(_JAVA_BLANKS)
 
 
@@ -132,7 +132,7 @@ def whole_number(value: str) -> int:
     A sign is optional, digits may be of any script, and blanks are not allowed.
 
     Raises:
-        ValueError: the text does not have that form.
+        ValueError: the text is not a whole number.
     """
     if not _INTEGER.fullmatch(value) or max(value) > "\uffff":
         raise ValueError("must be a whole number")
@@ -147,19 +147,19 @@ def text(value: str) -> str:
 
 
 def boolean(value: str) -> bool:
-    """Parse `true` or `false`; upper and lower case are the same."""
+    """Parse `true` or `false`, without regard to case. Raises ValueError for any other text."""
     if value.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return value.lower() == "true"
 
 
 def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `minimum` to `maximum`, both inclusive."""
+    """Return a parser of whole numbers from `minimum` to `maximum`, both inclusive. It raises ValueError for others."""
     return lambda value: _within(whole_number(value), minimum, maximum)
 
 
 def fraction(minimum: float, maximum: float) -> Callable[[str], float]:
-    """Return a parser of numbers from `minimum` to `maximum`, both inclusive."""
+    """Return a parser of numbers from `minimum` to `maximum`, both inclusive. It raises ValueError for others."""
 
     def parse(value: str) -> float:
         try:
@@ -177,7 +177,7 @@ def duration_ms(value: str) -> int:
     """Parse a duration in Spark's form (`500ms`, `30s`, `15m`, `2h`, `1d`), and return whole milliseconds.
 
     A number without a unit is in milliseconds. The duration may be negative. A result beyond 64 bits becomes the
-    nearest number of 64 bits.
+    nearest number of 64 bits. Raises ValueError if the text is not a duration.
     """
     match = _DURATION.fullmatch(trimmed(value.lower()))
     if match is None or match[2] not in _MICROSECONDS:
@@ -205,7 +205,7 @@ def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
 def one_of(*words: str) -> Callable[[str], str]:
     """Return a parser that accepts only `words`, and returns the word as it is written in `words`.
 
-    The text may be in any case, and may have blanks around it.
+    The text may be in any case, and may have blanks around it. The parser raises ValueError for any other text.
     """
     spelled = {word.lower(): word for word in words}
 
@@ -218,9 +218,9 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
-    """Return a parser that returns the member of the enum `words` whose value is the text.
+    """Return a parser that takes a text and returns the member of the enum `words` whose value is this text.
 
-    The text may be in any case, and may have blanks around it.
+    The text may be in any case, and may have blanks around it. The parser raises ValueError for any other text.
     """
     parse = one_of(*words)
     return lambda value: words(parse(value))
@@ -258,7 +258,7 @@ def topics(value: str) -> tuple[str, ...]:
     Blanks around names, empty names and duplicates are left out.
 
     Raises:
-        ValueError: no name is left.
+        ValueError: the list has no name.
     """
     names = tuple(dict.fromkeys(filter(None, map(trimmed, value.split(",")))))
     if not names:
@@ -267,10 +267,10 @@ def topics(value: str) -> tuple[str, ...]:
 
 
 def columns(value: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list of the source's columns (`COLUMNS`), in the order of the list.
+    """Parse a comma-separated list of the source's columns (`COLUMNS`), and return their names in order.
 
     Raises:
-        ValueError: a name is unknown, or is there twice.
+        ValueError: a name is unknown, or occurs twice.
     """
     names = tuple(name.strip() for name in value.split(","))
     if not set(names) <= set(COLUMNS) or len(set(names)) < len(names):
@@ -281,7 +281,7 @@ def columns(value: str) -> tuple[str, ...]:
 def topic_pattern(value: str) -> str:
     """Check a regular expression for topic names, and return it without surrounding blanks.
 
-    Spark uses Java's expressions. An expression that Python's `re` does not accept, or reads differently, is refused.
+    Spark reads it as a Java expression. Raises ValueError if Python's `re` refuses it, or may read it differently.
     """
     pattern = trimmed(value)
     if not pattern:
@@ -302,8 +302,11 @@ def topic_pattern(value: str) -> str:
 def storage_uri(value: str) -> str:
     """Check the URI of a storage, such as `s3://bucket/prefix` or `file:///folder`, and return the URI.
 
-    The result has no blanks around it and no slashes at its end. The URI must not contain `?`, `#` or credentials. The
-    container in `abfss://container@account.dfs.core.windows.net` is not a credential.
+    The result has no blanks around it and no slashes at its end. The container in
+    `abfss://container@account.dfs.core.windows.net` is not a credential.
+
+    Raises:
+        ValueError: the text is not a URI with a bucket or folder. HiddenValueError if it has `?`, `#` or credentials.
     """
     uri, parts = _without_credentials(value)
     uri = "hdfs:///" if uri == "hdfs:" else uri
@@ -319,7 +322,10 @@ def storage_uri(value: str) -> str:
 
 
 def key_prefixes(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of prefixes of object keys, without blanks around them. None may be empty."""
+    """Parse a comma-separated list of prefixes of object keys, and return them without blanks around them.
+
+    Raises ValueError if a prefix is empty.
+    """
     prefixes = tuple(prefix.strip() for prefix in value.split(","))
     if not all(prefixes):
         raise ValueError("must be prefixes of object keys, none empty: old/,older/")
@@ -330,7 +336,7 @@ def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
     """Parse `host:port`, and return the host and the port, which is from `lowest_port` to 65535.
 
     A scheme such as `PLAINTEXT://` may precede the host, and is not returned. An IPv6 address must be in brackets,
-    which are not returned.
+    which are not returned. Raises ValueError for any other text.
     """
     match = _HOST_AND_PORT.fullmatch(value)
     if match is None or not lowest_port <= int(match["port"]) <= 0xFFFF:
@@ -341,7 +347,7 @@ def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
 def bootstrap_servers(value: str) -> str:
     """Check a comma-separated list of `host:port`, and return it without blanks and empty entries.
 
-    The result is empty if there are no entries.
+    The result is empty if there are no entries. Raises ValueError for an entry of another form.
     """
     servers = [server.strip() for server in value.split(",") if server.strip()]
     for server in servers:
@@ -365,7 +371,7 @@ def report_addresses(value: str) -> tuple[ReportAddress, ...]:
 
 
 def aes_256_key(value: str) -> str:
-    """Check a key of 256 bits in base64, and return it without blanks around it."""
+    """Check a key of 256 bits in base64, and return it without blanks around it. Raises ValueError for other texts."""
     try:
         is_key = len(b64decode(value.strip(), validate=True)) == 32
     except ValueError:
@@ -378,7 +384,10 @@ def aes_256_key(value: str) -> str:
 def http_url(value: str) -> str:
     """Check an `http://` or `https://` URL, and return it without blanks around it and slashes at its end.
 
-    The URL must have a host, may have a port and a path, and must not contain credentials.
+    The URL may have a port and a path.
+
+    Raises:
+        ValueError: the text is not such a URL, or has no host. HiddenValueError if it has credentials.
     """
     url, _ = _without_credentials(value)
     if not is_http_url(url):
@@ -387,7 +396,7 @@ def http_url(value: str) -> str:
 
 
 def is_http_url(url: str) -> bool:
-    """Return whether `url` is an `http://` or `https://` URL with a host, and its port, if it has one, is valid."""
+    """Return whether `url` is an `http://` or `https://` URL with a host, and without an invalid port."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -398,7 +407,8 @@ def is_http_url(url: str) -> bool:
 def http_hosts(value: str) -> tuple[str, ...]:
     """Parse a comma-separated list of hosts, and return a URL without a path for each host.
 
-    A host may have a scheme and a port. The URL of a host without a scheme begins with `https://`.
+    A host may have a scheme and a port. The URL of a host without a scheme begins with `https://`. Raises ValueError if
+    an entry is not a host.
     """
     urls = tuple(http_url(host if "://" in host else f"https://{host.strip()}") for host in text(value).split(","))
     if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):
@@ -407,7 +417,10 @@ def http_hosts(value: str) -> tuple[str, ...]:
 
 
 def topic_ids(value: str) -> UUID | Mapping[str, UUID]:
-    """Parse one topic id as Kafka prints it, or a JSON object of topic ids by topic, and return UUIDs."""
+    """Parse a topic id as Kafka prints it, or a JSON object of such ids by topic; return a UUID, or UUIDs by topic.
+
+    Raises ValueError if the text has another form.
+    """
     try:
         if not value.strip().startswith("{"):
             return uuid_from_text(value.strip())
@@ -438,9 +451,9 @@ def _without_credentials(value: str) -> tuple[str, SplitResult]:
 
 
 class Use(Enum):
-    """Effect on the source of a property of Kafka's clients or of the storage plugin.
+    """Effect that a property of Kafka's clients or of the storage plugin has on this source.
 
-    HONOURED: the same effect as in the other program. NO_EFFECT: none. REFUSED: an error.
+    HONOURED: the same effect as on Kafka's clients or the plugin. NO_EFFECT: no effect. REFUSED: an error.
     """
 
     HONOURED = "honoured"
@@ -453,9 +466,11 @@ class KnownProperty:
     """Declaration of a property of Kafka's clients or of the storage plugin.
 
     Args:
+        name: the property's name, in which `*` stands for any text.
+        use: the property's effect on this source.
         doc: the effect of the property if `use` is HONOURED, otherwise the reason why it has no effect or is refused.
         default: the default value, as the documentation shows it; empty: the property has no default.
-        accepted: values with which a refused property is not an error; upper and lower case are the same.
+        accepted: values with which a refused property is not an error; their case is ignored.
         replaced_by: options that replace a refused property. If one of them is given, the property is not an error.
     """
 
@@ -467,7 +482,7 @@ class KnownProperty:
     replaced_by: tuple[Option[Any], ...] = ()
 
     def refuses(self, value: str) -> bool:
-        """Return whether the property is an error if it has this value, without regard to `replaced_by`.
+        """Return whether the property with this value is an error, unless an option in `replaced_by` is given.
 
         A property with an empty value is never an error.
         """
@@ -477,7 +492,7 @@ class KnownProperty:
 def properties_of(use: Use, names_by_doc: Mapping[str, str]) -> Iterator[KnownProperty]:
     """Yield the declaration of each property in `names_by_doc`, all with the effect `use`.
 
-    A key of `names_by_doc` is a declaration's `doc`; its value has the properties' names, separated by blanks.
+    A key of `names_by_doc` is the `doc` of several declarations. The value has their names, separated by blanks.
     """
     for doc, names in names_by_doc.items():
         yield from (KnownProperty(name, use, doc) for name in names.split())

@@ -1,4 +1,4 @@
-"""Search for the known name that the user probably meant by an unknown name. No I/O."""
+"""Search for the known name of an option or property that the user probably meant by an unknown name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIN_SIMILARITY = 0.84
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return the name in `known` that is most similar to `name`, however small the similarity. `known` is not empty."""
+    """Return the name in `known` that is most similar to `name`, even if not very similar. `known` is not empty."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
@@ -22,13 +22,13 @@ def is_typing_error(name: str, known: str) -> bool:
 
 
 def hint_for(name: str, known: Iterable[str], form: str) -> str:
-    """Return `form` with the nearest known name in place of `{}`; empty: no known name is similar to `name`."""
+    """Return `form` with the most similar known name in place of `{}`, or '' if no known name is similar to `name`."""
     nearest = nearest_name(name, known)
     return form.replace("{}", nearest) if is_typing_error(name.lower(), nearest.lower()) else ""
 
 
 def is_one_letter_away(name: str, known: str) -> bool:
-    """Return whether adding, removing or replacing one letter, or swapping two neighbors, turns `name` into `known`."""
+    """Return whether `name` becomes `known` by adding, removing or replacing one letter, or swapping two neighbors."""
     pairs = enumerate(zip(name, known, strict=False))
     at = next((at for at, (letter, other) in pairs if letter != other), min(len(name), len(known)))
     rest, wanted = name[at:], known[at:]

@@ -7,7 +7,7 @@ Files that other packages import:
 - `splits`: splits of offset ranges
 - `starting`: offsets of the positions in the options, such as `startingOffsets`
 - `offset_lookup`: look-ups of partitions and offsets, with retries
-- `data_loss`: checks for lost records, and the reaction by `failOnDataLoss`
+- `data_loss`: checks for lost records, and the error or warning that `failOnDataLoss` chooses
 - `pruning`: conditions on topics, partitions, offsets and times that restrict a read
 - `broker_splits`: check whether brokers must send all tiered offsets
 - `read_cost`: estimate of a read's requests, bytes, time and money

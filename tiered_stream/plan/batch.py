@@ -22,6 +22,12 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
     """Return the splits of a batch query; `earliest` and `latest` in the options mean the current log starts and ends.
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
+
+    Raises:
+        ConfigurationError: positions in the options do not fit, no storage can be read with `remote.fallback=fail`, or
+            there are too many splits for the driver's memory.
+        DataLossError, OpenTransactionError: offsets cannot be read (`batch_ranges`).
+        BrokerError, StorageError, CorruptDataError: offsets or segments cannot be looked up.
     """
     left_to_brokers = BrokerSplitMarker(options, source)
     ranges, topic_ids = batch_offsets(options, source)
@@ -48,7 +54,9 @@ def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartit
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
-        DataLossError: a range reaches beyond its log, or a topic's id differs from the id in the options.
+        DataLossError: `failOnDataLoss` is true, and a range reaches beyond its log, or a topic's id differs from the id
+            in the options.
+        OpenTransactionError: `failOnDataLoss` is true, and an end lies beyond the first offset of an open transaction.
         BrokerError, StorageError: offsets cannot be looked up.
     """
     lookup = OffsetLookup.of(options, source.offset_reader)

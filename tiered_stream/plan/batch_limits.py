@@ -18,9 +18,9 @@ from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, PartitionOffsets, RemoteLogSegment, TopicPartition
 
 _USUAL_BATCH_BYTES = 1 << 20
-"""Usual size limit of a record batch in bytes (default of `message.max.bytes`)."""
+"""Usual size limit of a record batch in bytes; the default of `message.max.bytes` is 12 bytes more."""
 _MAX_BATCH_BYTES = 1 << 31
-"""Size limit of a record batch in bytes, because its length has 32 bits.
+"""Largest possible size of a record batch in bytes, because the length field of a batch has 32 bits.
 
 If `maxBytesPerTrigger` allows one batch of this size for each offset to read, no segment sizes are requested.
 """
@@ -44,10 +44,17 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
 
 
 def ends_at_segments(backlog: Backlog, ends: PartitionOffsets) -> dict[TopicPartition, int]:
-    """Return the `ends` of a micro-batch by partition, each moved back to the last segment end at or below it.
+    """Return the end offsets `ends`, each moved back to the last offset at or below it at which a tiered segment ends.
 
     An end stays unchanged if it is the log's end, or if no segment ends between the partition's start and this end. So
-    a batch always makes progress.
+    a micro-batch always makes progress.
+
+    Args:
+        backlog: unread offsets of the partitions, with their segments.
+        ends: a micro-batch's end offsets (exclusive), by partition.
+
+    Raises:
+        StorageError, BrokerError, CorruptDataError: the segments cannot be determined.
     """
     aligned = dict(ends)
     for partition, offsets in backlog.ranges.items():
@@ -63,10 +70,10 @@ def ends_at_segments(backlog: Backlog, ends: PartitionOffsets) -> dict[TopicPart
 def must_wait(
     start: PartitionOffsets, latest: PartitionOffsets, minimum: int, *, waited_ms: float, delay_ms: float
 ) -> bool:
-    """Return whether `minOffsetsPerTrigger` delays the batch.
+    """Return whether `minOffsetsPerTrigger` delays the next micro-batch.
 
-    The batch is delayed while `waited_ms` is below `delay_ms` and there are fewer than `minimum` new offsets. As in
-    Spark, all offsets from 0 on are new in a partition that is not in `start`.
+    The micro-batch is delayed while `waited_ms` is below `delay_ms` and fewer than `minimum` offsets lie between
+    `start` and `latest`. As in Spark, all offsets from 0 on count in a partition that is not in `start`.
     """
     new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
     return waited_ms < delay_ms and new_offsets < minimum
@@ -77,7 +84,7 @@ class _EndInside:
     """End of a micro-batch inside the offsets of one partition from `start` to `end` (exclusive).
 
     The offsets are all in one tiered segment, or are all not tiered; then `segment` is None. `bytes` is the estimated
-    size of their records. The micro-batch ends after about `share` of these bytes.
+    size of their records in bytes. The micro-batch ends after about `share` bytes, which is less than `bytes`.
     """
 
     start: int
@@ -87,15 +94,15 @@ class _EndInside:
     share: int
 
     def estimated_end(self, size: int | None = None) -> int:
-        """Return the end offset (exclusive) of the first `size` bytes, if all offsets have equal sizes.
+        """Return the estimated end offset (exclusive) of the first `size` bytes, as if all offsets had equal sizes.
 
-        If `size` is None, it is `share`. At least one offset lies before the returned offset.
+        If `size` is None, it is `share`. The returned offset is at least `start + 1` and at most `end`.
         """
         size = self.share if size is None else size
         return min(self.end, self.start + max(1, size * (self.end - self.start) // self.bytes))
 
     def share_of_segment(self) -> SegmentShare | None:
-        """Return the request by which a locator finds the exact end; None if the offsets are not tiered."""
+        """Return the request for `Locator.ends_inside` to find the exact end; None if the offsets are not tiered."""
         if self.segment is None:
             return None
         # Do not request the whole segment, because brokers would cut it into very many parts for a small share.
@@ -106,11 +113,14 @@ class _EndInside:
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     """Return by partition a micro-batch's end offset (exclusive), so that the micro-batch has about `limit` bytes.
 
-    The bytes are divided in proportion to the partitions' bytes to read. A partition ends at the last segment end
-    before which it has at most its number of bytes. If no segment end fits, the partition ends inside a segment, after
-    at least one record batch. If no index gives the positions of batches, the end is estimated, after at least one
-    offset. A partition without a start, or with a start at or beyond its end, ends at its latest offset. All ends
-    inside segments are requested from the locator at once.
+    The bytes are divided among the partitions in proportion to their unread bytes. A partition ends at the last segment
+    end that keeps within the partition's number of bytes. If no segment end does, the partition ends inside a segment,
+    after at least one record batch. If no offset index gives the positions of batches, the end is estimated, after at
+    least one offset. A partition without a start, or with a start at or beyond its end, ends at its latest offset.
+
+    Args:
+        backlog: unread offsets of the partitions, with their segments.
+        limit: value of `maxBytesPerTrigger`.
 
     Raises:
         StorageError, BrokerError, CorruptDataError: the segments cannot be determined.
@@ -143,7 +153,7 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spans:
-    """Spans that a range of offsets consists of, in offset order, as parallel arrays.
+    """Range of offsets in one partition, cut into spans in offset order, with an estimated size of each span.
 
     The first, the third and each further odd span has offsets that are not tiered, and may be empty. The second, the
     fourth and each further even span has the offsets of one entry of `segments`.
@@ -151,13 +161,13 @@ class _Spans:
 
     segments: VisibleSegments
     bounds: npt.NDArray[np.int64]
-    """Start of each span, and the end of the last one."""
+    """Start offset of each span, and then the end offset (exclusive) of the last span."""
     bytes: npt.NDArray[np.float64]
-    """Estimated sizes of the spans; numbers of this type have the sizes up to 2**53 exactly."""
+    """Estimated size of each span in bytes. A float64 holds whole numbers up to 2**53 exactly."""
 
     @classmethod
     def of(cls, offsets: OffsetRange, segments: VisibleSegments) -> _Spans:
-        """Return the spans of `offsets`, which is not empty.
+        """Return the spans of the range `offsets`, which must not be empty.
 
         Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
         """
@@ -174,11 +184,10 @@ class _Spans:
         return cls(segments, bounds, np.where(counts > 0, np.maximum(estimated, 1), 0))
 
     def end(self, share: int) -> int | _EndInside:
-        """Return the end of a partition that may read at most `share` bytes of the spans.
+        """Return the end of a micro-batch that reads about `share` bytes of this partition, from the first span on.
 
-        It is the last segment end before which the spans have at most `share` bytes. If there is no such segment end,
-        it is the end inside the first span that exceeds `share`. If all spans together have at most `share` bytes, it
-        is the end of the last span.
+        The result is the end of the last span if all spans together have at most `share` bytes. Otherwise it is the
+        last segment end within the first `share` bytes. If there is none, the result is an end inside a span.
         """
         sums = np.cumsum(self.bytes)
         at = int(np.searchsorted(sums, share, side="right"))  # first span that does not fit

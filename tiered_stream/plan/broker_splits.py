@@ -1,8 +1,8 @@
 """Check whether a query leaves all tiered offsets to the brokers, although its options ask for the storage.
 
-The planner cannot see this in the locations alone, because a query that starts near the log's end has no locations,
-either. So if the first micro-batch has no location, the brokers are asked once up to which offsets the partitions are
-tiered.
+A query that starts near the log's end also reads nothing from the storage, because its offsets are not tiered yet. So
+if the first micro-batch reads nothing from the storage, the brokers are asked once up to which offsets the partitions
+are tiered.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NOT_LOCATED = WhyBrokers("not_located", "no segment of them was located; warnin
 
 
 class BrokerSplitMarker:
-    """Marker of splits that brokers must send, although their offsets are tiered, in the micro-batches of one run.
+    """Marker of splits that brokers must send although their offsets are tiered, in the micro-batches of one run.
 
-    It marks splits if the first micro-batch with splits takes nothing from the storage, until a micro-batch takes
-    something from there. It marks none if the options ask for the brokers (`remote.log.locator=none`,
-    `remote.prefer=local`), or name an archive.
+    Splits are marked if the first micro-batch with splits reads nothing from the storage, and until a micro-batch reads
+    something from there. No split is marked if the options ask for the brokers (`remote.log.locator=none`,
+    `remote.prefer=local`), or name an archive: a bucket that is read without its Kafka cluster.
 
     Raises:
         ConfigurationError: `remote.fallback` is `fail`, and no storage can be read: none is named, or the metadata
@@ -48,9 +48,12 @@ class BrokerSplitMarker:
             )
 
     def marked(self, splits: Sequence[Split], plan_again: Callable[[], Sequence[Split]]) -> Sequence[Split]:
-        """Return the splits of a micro-batch. A split without locations whose offsets are tiered gets `why_brokers`.
+        """Return the splits of a micro-batch, with a reason (`Split.why_brokers`) in each split that is to be marked.
+
+        A split is marked if it has no bytes in the storage, although the brokers say that its offsets are tiered.
 
         Args:
+            splits: the splits of the micro-batch as planned.
             plan_again: plans the same micro-batch again. It is called once, because segments may have become tiered
                 after `splits` were planned.
 

@@ -1,7 +1,8 @@
-"""Checks for lost records between a micro-batch's start and end, and the reaction by the option `failOnDataLoss`.
+"""Checks for records that were lost between a micro-batch's start and end, for example in a deleted partition.
 
 Partitions may be added, deleted, truncated or recreated (Spark:
-`KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`). Then the query fails, or a warning is logged.
+`KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`). Then the query fails if the option `failOnDataLoss` is
+true; otherwise a warning is logged.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def offset_ranges(
         group_id_given: the option `kafka.group.id` is set; the error for deleted partitions then has another name.
 
     Raises:
-        DataLossError: partitions are missing or changed, and the policy is to fail.
+        DataLossError: the policy is to fail, and a partition was deleted or truncated, or a new partition has no log
+            start or does not start at offset 0.
     """
     _check_new(end.keys() - start.keys(), earliest_of_new, data_loss)
     deleted = start.keys() - end.keys()
@@ -79,7 +81,11 @@ def offset_ranges(
 def ends_within(
     latest: PartitionOffsets, ends: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, int]:
-    """Return for each partition in both arguments the lower of its offsets in `latest` and `ends`.
+    """Return for each partition that is in both `latest` and `ends` the lower of its two offsets.
+
+    Args:
+        latest: current log ends (exclusive), by partition.
+        ends: offsets (exclusive) up to which the user wants to read, by partition.
 
     Raises:
         DataLossError: a log's end in `latest` is missing or below the offset in `ends`, and the policy is to fail.

@@ -39,8 +39,8 @@ class Assignment:
 class LogBounds:
     """Partitions that a query reads now, and the bounds of their logs.
 
-    `earliest` has log start offsets, of partitions with offsets to read. `latest` has end offsets (exclusive), of all
-    partitions. Brokers are not asked about a partition without offsets to read; its `latest` is the micro-batch's end.
+    `earliest` has log start offsets by partition, and `latest` has end offsets (exclusive). A partition that has no
+    offsets to read may be missing in `earliest`; then its offset in `latest` is the micro-batch's end.
     """
 
     assignment: Assignment
@@ -53,8 +53,8 @@ class OffsetLookup:
     """Look-ups of partitions and offsets of one subscription by an `OffsetReader`, with up to `attempts` attempts.
 
     Attempts are `interval_ms` apart. Each method raises the reader's error after the last attempt. `sleep` takes
-    seconds. `topics_seen` has the topics that look-ups have found. If no topic was found yet, an unknown topic is
-    looked up again only if `awaits_topics` is true.
+    seconds, and `now_ms` returns the time in ms since 1970. `topics_seen` has the topics that look-ups have found. If
+    no topic was found yet, an unknown topic is looked up again only if `awaits_topics` is true.
     """
 
     reader: OffsetReader
@@ -70,17 +70,19 @@ class OffsetLookup:
     def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:
         """Return a lookup with the subscription, the number of attempts and their interval in the options.
 
-        The lookup awaits topics that do not exist yet if the user has changed the number of attempts.
+        The lookup waits for topics that do not exist yet if the option `fetchOffset.numRetries` differs from its
+        default.
         """
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
         awaits = attempts != FETCH_OFFSET_NUM_RETRIES.default
         return cls(reader, options.subscription, attempts, interval_ms, sleep, awaits_topics=awaits)
 
     def retrying(self, request: Callable[[], T]) -> T:
-        """Return the result of `request`, which is called again after a retriable error.
+        """Return the result of `request`, which is called again after a retriable error, up to `attempts` times in all.
 
-        It is also called again if a topic is unknown, and `awaits_topics` is true or look-ups have found topics before,
-        because some brokers learn of topics late. The error of the last attempt is raised.
+        `request` is also called again after an UnknownTopicError, because some brokers learn of topics late. This needs
+        `awaits_topics` to be true, or an earlier look-up to have found a topic. The error of the last attempt is
+        raised.
         """
         for attempt in range(1, self.attempts):
             try:
@@ -124,7 +126,7 @@ class OffsetLookup:
         return self.retrying(request)
 
     def bounds(self, start: PartitionOffsets, end: PartitionOffsets, *, idle: bool = False) -> LogBounds:
-        """Return log starts and ends for a read from `start` to `end`, after a check that these offsets can be read.
+        """Return log starts and ends of the partitions for a micro-batch from `start` to `end`, which must be readable.
 
         The ends are the result of `latest` with `end` as the known offsets. A partition that is not in `start` is read
         from its log start.
@@ -231,7 +233,10 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
 
 
 def check_chosen(subscription: Subscription, partitions: Set[TopicPartition]) -> None:
-    """Check that all partitions in `assign` are in `partitions`, which exist, and that there is at least one partition.
+    """Check that the option `assign` names no partition that is missing, and that there is a partition to read.
+
+    Args:
+        partitions: existing partitions of the subscription.
 
     Raises:
         UnknownTopicError: a partition in `assign` does not exist.

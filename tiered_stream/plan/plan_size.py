@@ -1,4 +1,4 @@
-"""Refusal of a plan that would not fit into the memory of the driver."""
+"""Checks that the splits of a query fit into the memory of the driver, before they are made."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tiered_stream.options.spark_options import (
 from tiered_stream.process.resources import free_memory
 
 MEMORY_OF_SPLIT = 8 << 10
-"""Estimated memory of the driver for each split: the split, its pickled input partition in Python and in the JVM, and
-Spark's task."""
+"""Estimated bytes of the driver's memory for each split: the split, its pickled input partition in Python and in the
+JVM, and Spark's task."""
 _MIN_CHECKED = 100_000
-"""Number of splits below which the memory is not looked up."""
+"""Number of splits below which free memory is not looked up, because the splits fit in any case."""
 _GIB = 1 << 30
 
 

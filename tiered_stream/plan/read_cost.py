@@ -1,7 +1,7 @@
 """Estimate of the cost of a read before anything is read: splits, segments, bytes, GETs, time and money.
 
-The figures are sums over the splits that the planner of a query returns. So a query fetches the same bytes with the
-same GETs.
+The figures are sums over the splits that a query with the same options would read. The GETs are counted as if each GET
+had the usual size (`remote.fetch.request.bytes`).
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Pri
 
 @dataclass(slots=True)
 class PartitionCost:
-    """Cost of reading the offsets of one partition, summed split by split.
+    """Cost of reading the offsets of one partition, from `start_offset` to `end_offset` (exclusive).
 
-    `storage_bytes` are bytes of the log that are read from the storage by `gets` requests. `broker_offsets` is the
-    number of offsets that are read from the brokers, for the reason `broker_reason`. `skipped` is the number of offsets
-    in segments that need not be read.
+    `splits` and `segments` are the numbers of splits and of tiered segments that are read. `storage_bytes` is the
+    number of bytes that `gets` GETs read from the storage. `broker_offsets` is the number of offsets that are read from
+    the brokers, for the reason `broker_reason`. `skipped` is the number of offsets in segments that need not be read.
     """
 
     topic: str
@@ -85,7 +85,7 @@ class PartitionCost:
 
     @classmethod
     def of(cls, partition: TopicPartition, offsets: OffsetRange) -> Self:
-        """Return the cost before any split is added: all offsets of the range are `skipped`."""
+        """Return the cost of the range `offsets` before any split is added: all its offsets count as `skipped`."""
         return cls(partition.topic, partition.partition, offsets.start, offsets.end, skipped=len(offsets))
 
     @property
@@ -123,11 +123,12 @@ def total_costs(
 ) -> tuple[PartitionCost, ...]:
     """Return the cost of reading each partition's offset range, sorted by partition.
 
-    If offsets are not tiered yet, and the topic has a copy lag, the lag is added to the `broker_reason`.
+    If offsets are not tiered yet, and the brokers delay the copy of closed segments (`CopyLag`), the delay is added to
+    `broker_reason`.
 
     Args:
         splits: all splits of the ranges.
-        source: log source that has located the splits.
+        source: log source whose locator was used to plan `splits`.
     """
     costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     segments: set[UUID] = set()
@@ -142,7 +143,7 @@ def total_costs(
 
 
 def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
-    """Return a line for each reason why offsets are read from brokers, with number and percentage of the offsets."""
+    """Return a line of text for each reason why offsets are read from brokers, with their number and percentage."""
     total = 0
     reasons: Counter[str] = Counter()
     for cost in costs:
@@ -156,9 +157,9 @@ def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
 
 
 def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
-    """Return, as text, why `split`, which has no locations, is read from the brokers.
+    """Return as text the reason why `split`, which has no bytes in the storage, is read from the brokers.
 
-    `end_offset` is the end of the partition's whole range.
+    `end_offset` is the end (exclusive) of the partition's whole range.
     """
     if source.locator is None:
         return NO_LOCATOR if source.why_brokers is None else source.why_brokers.text

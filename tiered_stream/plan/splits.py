@@ -42,8 +42,8 @@ def splits_for(
 
     There are two kinds of splits:
 
-    - A tiered split has the locations of its offsets. Tiered offsets are cut into splits of about `remote.split.bytes`,
-      and adjacent small segments are joined in one split.
+    - A tiered split has locations: the byte ranges of tiered segments that hold its offsets. Tiered offsets are cut
+      into splits of about `remote.split.bytes`, and adjacent small segments are joined in one split.
     - A broker split has no locations, and is read from the broker. It has offsets that `locator` does not locate, or
       locates for another topic id than in `topic_ids`. If `locator` is None, all splits are broker splits.
 
@@ -61,6 +61,7 @@ def splits_for(
     Raises:
         ConfigurationError: the splits would not fit into the driver's memory.
         DataLossError: the archive that is read lacks offsets, and `failOnDataLoss` is true.
+        StorageError, BrokerError, CorruptDataError: the segments or their bytes cannot be determined.
     """
     needed = needed or NeededSegments(options.times.from_ms if options.times else 0)
     max_records = options.max_records_per_partition
@@ -88,7 +89,7 @@ def splits_for(
 
 
 def _archived_splits(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
-    """Return the splits that have locations; report the offsets of the other splits as data loss."""
+    """Return the splits of an archive that have locations; report the offsets of the other splits as data loss."""
     for split in splits:
         if not split.locations:
             first, last = split.offsets.start, split.offsets.end - 1
@@ -104,9 +105,9 @@ def _archived_splits(splits: Sequence[Split], locator: Locator | None, data_loss
 def _locate(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """Return by partition the locations of `ranges`; none if the topic's id is not the id in `topic_ids`.
+    """Return by partition the locations of `ranges`; no locations if the topic's id is not the id in `topic_ids`.
 
-    A topic may have been deleted and created again after its id was looked up.
+    The id differs if the topic was deleted and created again after its id was looked up.
     """
     located = locator.locate(ranges, needed)
     for partition, locations in located.items():
@@ -130,9 +131,9 @@ def _cut_at_pieces(
     locator: Locator,
     needed: NeededSegments,
 ) -> PartitionLocations:
-    """Return `located` with the needed locations cut at the starts of their partition's `pieces`.
+    """Return the locations `located` by partition, cut at the starts of the partition's offset ranges in `pieces`.
 
-    The locator is called once for all cuts.
+    Locations in segments for which `needed` is false are not cut. The locator is called once for all cuts.
     """
     all_starts = {
         partition: [piece.start for piece in ranges] for partition, ranges in pieces.items() if len(ranges) > 1
@@ -166,8 +167,8 @@ def _uncut_splits(
 ) -> Iterator[Split]:
     """Yield the splits of the range `offsets`, as large as possible.
 
-    Adjacent locations that are needed become one split. Offsets between locations become a split without locations,
-    which is read from the broker. Offsets of locations that are not needed are left out.
+    Adjacent locations become one split if `needed` is true for their segments. Offsets between locations become a split
+    without locations, which is read from the broker. Offsets of locations that are not needed are left out.
     """
     position = offsets.start
     adjacent: list[SegmentLocation] = []
@@ -284,7 +285,7 @@ def _cut_splits(
 
 
 def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
-    """Return the splits into which `split` is divided, at least `count`.
+    """Divide `split` into at least `count` splits, if it has as many offsets, and return them.
 
     Adjacent parts that have about `target` bytes together become one split.
 
@@ -320,10 +321,10 @@ def _joined_locations(locations: Sequence[SegmentLocation], target: int) -> Iter
 
 
 def _cut_inside(splits: Sequence[Split], count: int) -> list[Split]:
-    """Cut `splits` at any offsets into `count` splits in all, and return them.
+    """Cut `splits` at arbitrary offsets into about `count` splits in all, and return them.
 
-    All splits of one location then read all bytes of the location. So this is only for locations with too few offsets
-    at which an index allows a cut.
+    If a location is cut in this way, each of its splits reads all bytes of the location. So this is only for locations
+    in which the offset index has too few entries for cuts.
     """
     counts = split_counts([len(split.offsets) for split in splits], count)
     return [

@@ -83,7 +83,7 @@ def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted:
 def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Position:
     """Return `starting`; if it names partitions, return a position that names exactly `partitions`.
 
-    A partition that `starting` does not name then gets the position that it names for the topic, or else LATEST.
+    A partition that `starting` does not name then gets the position of its topic in `starting`, or else LATEST.
     """
     match starting:
         case AtOffsets(offsets, topics):
@@ -151,7 +151,7 @@ def _decided(
 def _positions(
     position: Position, partitions: Collection[TopicPartition], lookup: OffsetLookup, which: str, no_match: str
 ) -> dict[TopicPartition, int]:
-    """Return by partition the offset that `position` means, or EARLIEST or LATEST.
+    """Return by partition the offset that `position` means, or EARLIEST (-2) or LATEST (-1).
 
     Args:
         which: `starting` or `ending`, for errors.

@@ -24,9 +24,9 @@ from tiered_stream.plan.stream_bounds import FirstBatch, StreamEnd, check_target
 class StreamPlanner:
     """Planner of one run of a stream: it chooses the start, and the end and the offset ranges of each micro-batch.
 
-    It keeps the initial offsets, the time of the last trigger, the run's target, and topic ids. Every method raises
-    BrokerError or StorageError if a look-up fails after all retries, and DataLossError as described in
-    `plan.data_loss`. `clock` returns milliseconds, `sleep` takes seconds.
+    It keeps the initial offsets, the time of the last trigger, topic ids, and the run's end offsets under
+    `Trigger.AvailableNow`. Every method raises BrokerError or StorageError if a look-up fails after all retries. It
+    raises DataLossError if records are lost (`plan.data_loss`). `clock` returns milliseconds, `sleep` takes seconds.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class StreamPlanner:
         self._latest: PartitionOffsets | None = None
         self._last_trigger_ms: float | None = None
         self.available_now = options.available_now
-        """True if the run ends at the log ends that are looked up next; set before them (`Trigger.AvailableNow`)."""
+        """True under `Trigger.AvailableNow`: the run ends at the log ends that `next_end` first looks up."""
         self._target: PartitionOffsets | None = None
         self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
@@ -79,7 +79,7 @@ class StreamPlanner:
         the offset log stores the note.
 
         Args:
-            limited: true if the options `…PerTrigger` limit the micro-batch; false: no other batch follows this one.
+            limited: true if the options `…PerTrigger` limit the micro-batch; false: it reads all available offsets.
 
         Raises:
             ConfigurationError: the start position in the options does not fit the partitions.
@@ -147,9 +147,7 @@ class StreamPlanner:
         return self._latest or {}
 
     def _take_over(self, notes: Notes) -> None:
-        """Add the topics' ids in the checkpoint's `notes` to the known ids, once for each topic.
-
-        An id that changed later was reported when it changed.
+        """Add the topic ids in `notes`, which come from the checkpoint, to the known ids, once for each topic.
 
         Raises:
             DataLossError: a known id differs from the id in the notes, and the policy is to fail.
@@ -164,9 +162,9 @@ class StreamPlanner:
         self.topic_ids.update(assignment.topic_ids)
 
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
-        """Return whether `minOffsetsPerTrigger` delays the batch. If it does not, the last trigger's time is now.
+        """Return whether `minOffsetsPerTrigger` delays the micro-batch; if it does not, record this trigger's time.
 
-        Under AvailableNow, the option never delays a batch, because the run would end before its target.
+        Under `Trigger.AvailableNow`, the option never delays a micro-batch, because the run would then end too early.
         """
         minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
         if minimum is None or self.available_now:
@@ -179,9 +177,10 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return by partition the lower of its two ends, by `maxOffsetsPerTrigger` and by `maxBytesPerTrigger`.
+        """Return by partition the micro-batch's end offset by `maxBytesPerTrigger` and `maxOffsetsPerTrigger`.
 
-        If `remote.segment.aligned.ends` is true, an end by `maxOffsetsPerTrigger` is then moved back to a segment end.
+        The lower of the two ends counts. If `maxOffsetsPerTrigger` is set and `remote.segment.aligned.ends` is true, it
+        is then moved back to the end of a segment.
         """
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         backlog = Backlog(known, latest, self._locator)

@@ -1,15 +1,16 @@
-"""Start and end of a stream, which Spark's checkpoint does not have: the first micro-batch, and bounded streams.
+"""Start of a stream's first micro-batch, and end of a bounded stream, which Spark's checkpoint does not store.
 
 For a Python source, Spark stores the ends of micro-batches, but not the initial offsets. After a crash it asks for the
 initial offsets again, to repeat the first batch. By then the initial offsets may have moved, partitions may have been
-added, or a timestamp may no longer have a match. So the start of the first batch is in the notes of its end, which the
-offset log stores (`options.offset_json`). (Spark's `kafka` source stores the start in its own file:
+added, or a timestamp may no longer have a match. So the first batch's end offsets in Spark's offset log also have a
+note with the batch's start (`options.offset_json`). (Spark's `kafka` source stores the start in its own file:
 `KafkaSourceInitialOffsetWriter`.)
 
 Spark's `kafka` source and older releases of this package have written ends without notes. An older release planned an
 empty first batch if the start could move: its end is the start.
 
-A run ends at its target under `Trigger.AvailableNow`, and a bounded stream at its end by `boundedStreaming`.
+Under `Trigger.AvailableNow`, a run ends at its target: the log ends that its first look-up has found. A stream with
+`boundedStreaming=true` ends at the end that the options give.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class FirstBatch:
     """First micro-batch of a stream that has no committed micro-batch.
 
     The batch is either planned in this run, or repeated from an earlier run. `initial` is the start that the options
-    mean now. `refused` is the error of the start position in the options. The error is raised only if the batch is
-    planned in this run, because the checkpoint has the end of a repeated batch.
+    mean now. `refused` is the error if the start position in the options does not fit the partitions. The error is
+    raised only if the batch is planned in this run, because the checkpoint has the end of a repeated batch.
     """
 
     initial: InitialOffsets
@@ -76,11 +77,11 @@ class FirstBatch:
             )
 
     def start_of(self, end: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return the start of the repeated batch that ends at `end`, which has no notes.
+        """Return the start of the repeated batch that ends at `end`, if the checkpoint has no note of the start.
 
-        Partitions that were added later are left out. A partition whose start the options name starts there. A
-        partition that starts at its log end starts at `end`. Any other partition starts at its current initial offset,
-        but not after `end`. A warning names the partitions that are taken to be empty.
+        Partitions that were added later are left out. A partition whose start the options name starts there. If the
+        options let a partition start at its log end, its start is `end`. Any other partition starts at its current
+        initial offset, but not after `end`. A warning names the partitions in which the batch is taken to be empty.
         """
         starts = {
             partition: offset if partition in self.initial.explicit else self._moved_start(partition, end[partition])
@@ -173,8 +174,9 @@ class StreamEnd:
     If the stream ends at a time, the end of a partition is its first offset at or after that time. While there is no
     such offset, the partition is read further. If there is still none when that time has come, the partition ends at
     its log's end. A partition that the ending options do not name was added after the first look-up, and is not read.
-    `written` goes into the notes of each micro-batch's end, so that a restart changes neither a time before now nor an
-    end offset.
+
+    Spark's offset log stores the property `written` with the end of each micro-batch. So a restart changes neither an
+    end offset nor a time that the options give relative to now.
     """
 
     def __init__(self, ending: Position, lookup: OffsetLookup) -> None:
@@ -186,7 +188,7 @@ class StreamEnd:
 
     @property
     def written(self) -> KnownEnd | None:
-        """Time and end offsets that were found for the end, and are not in the options; None: nothing was found yet."""
+        """Time and end offsets of the stream's end that were looked up, for the checkpoint; None: nothing was found."""
         return self._known if self._known.time_ms is not None or self._known.offsets else None
 
     def within(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
@@ -224,7 +226,7 @@ class StreamEnd:
             self._known = replace(self._known, time_ms=self._given.at(self._lookup.now_ms()).timestamp)
 
     def _check(self, begun: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> None:
-        """Check once that the end names the partitions that are read; it need not name one that was added later.
+        """Check once that the end names the partitions that are read; partitions that were added later may be missing.
 
         Args:
             begun: partitions from which the stream has read, or with which it starts.
@@ -275,7 +277,10 @@ class StreamEnd:
 
 
 def _text(position: Position) -> str:
-    """Return the position of an end as text that differs between different positions."""
+    """Return the position of an end as text, by which a restart notices that the user has changed the end.
+
+    All other positions than times have the text `offsets`, because only ends that times give are kept.
+    """
     match position:
         case AtTimestamps(timestamps):
             return offsets_to_json(timestamps)

@@ -63,10 +63,10 @@ def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
 
 
 def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
-    """Return the copy lags by topic; topics whose closed segments are copied at once are left out.
+    """Return by topic the copy lag of each of `topics`; topics whose closed segments are copied at once are left out.
 
-    If the brokers refuse the request, the result is empty, and no error is raised: a job does not need the right
-    DESCRIBE_CONFIGS.
+    If the request for the topics' settings fails, the result is empty, and no error is raised: a job does not need the
+    right DESCRIBE_CONFIGS.
     """
     try:
         configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)
@@ -76,12 +76,13 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
-    """Return the limit of the delay (ms or bytes) that a copy lag setting with the value `lag` sets; negative: none.
+    """Return the limit of the delay in ms or bytes, by the value `lag` of a copy lag setting; negative: no limit.
 
     The value -1 stands for the topic's local retention. The local retention may in turn stand for the topic's
     retention.
 
     Args:
+        configs: the topic's settings, by name.
         unit: end of the settings' names: `ms` or `bytes`.
     """
     if lag != _AS_LOCAL_RETENTION:
@@ -93,7 +94,7 @@ def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
 
 
 def _number(configs: Mapping[str, str], name: str) -> int | None:
-    """Return the setting as an integer, or None if it is missing or not an integer."""
+    """Return the setting `name` as an integer, or None if it is missing or not an integer."""
     try:
         return int(configs[name])
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""State of a process.
+"""Caches, memory settings, log output and resources of one Python process.
 
 Files that other packages import:
 

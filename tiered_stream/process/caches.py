@@ -36,7 +36,10 @@ class SingleFlightCache(Generic[_K, _V]):
         self._lock = Lock()
 
     def get(self, key: _K, load: Callable[[], _V]) -> _V:
-        """Return the cached value of `key`. If there is none, call `load`, or wait if another thread is loading it."""
+        """Return the cached value of `key`. If there is none, call `load`, or wait if another thread is loading it.
+
+        An error of `load` is raised in all threads that wait for the value.
+        """
         with self._lock:
             if key in self._values:
                 return self._values[key]

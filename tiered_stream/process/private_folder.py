@@ -25,9 +25,9 @@ def user_cache_folder() -> Path:
 def is_private_and_writable(folder: Path) -> bool:
     """Return true if this user, and nobody else, can write to the folder or put another folder in its place.
 
-    If the folder is missing, it is created, with its parents. Return false, too, if it cannot be created. A warning,
-    once for each folder, gives the reason if the folder is a link, has another owner, or lets others write to it. The
-    same holds if others may replace a folder above it.
+    If the folder is missing, it is created, with its parents. If it cannot be created, the result is false. If the
+    folder is a link, has another owner, or lets others write to it, the result is false, too, and one warning gives the
+    reason. The same holds if others can replace a folder above it.
     """
     # The folder's contents are trusted, so nobody else may own it, write to it, or put a link or a folder in its place.
     try:

@@ -10,15 +10,19 @@ from pathlib import Path, PurePosixPath
 
 _ROOT = Path("/")
 _LIMITS = (("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
-"""Files of a control group with its limit and its use in bytes, and the prefix of its statistics: version 2, and 1."""
+"""Names of a control group's files with its memory limit and its used memory, both in bytes, and a prefix.
+
+The prefix begins the names of the whole group's statistics in `memory.stat`. The first entry is for cgroup version 2,
+the second for version 1.
+"""
 _DROPPABLE = ("inactive_file", "active_file")
-"""Statistics of the file pages that the kernel can drop; `MemAvailable` counts both, too."""
+"""Names in `memory.stat` of file pages that the kernel can drop; `MemAvailable` counts these pages as free, too."""
 
 
 def usable_cores(root: Path = _ROOT) -> int:
     """Return the number of CPU cores that this process may use, at least 1; a fraction of a core counts as one core.
 
-    These are the cores of its CPU affinity, limited by CPU quotas.
+    The result is the number of cores in the process's CPU affinity, limited by CPU quotas.
 
     `root` is the folder that contains /proc and /sys.
     """

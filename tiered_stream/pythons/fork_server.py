@@ -70,7 +70,7 @@ class Request:
     environment: Mapping[bytes, bytes]
 
     def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
-        """Return true if a fork can run this request; `started_with` is `read_at_start` of the server's environment.
+        """Return true if a fork can run this request; `started_with` is `read_at_start(os.environb)` of the server.
 
         The arguments must begin with `-m MODULE`. OMP_NUM_THREADS must be 1 or unset. All variables that are read only
         at the start must have the same values as in the server.

@@ -1,4 +1,4 @@
-"""Check and preparation of a process that has imported all modules and forks itself."""
+"""Check that a process can be forked safely after its imports, and preparation of its forks."""
 
 from __future__ import annotations
 

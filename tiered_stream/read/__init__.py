@@ -1,8 +1,8 @@
-"""Reader of splits to Arrow batches.
+"""Reading of splits, which are the offsets of one partition that one task reads, to Arrow batches.
 
 Files that other packages import:
 
-- `split_reader`: records of one split, from the storage or from the broker
-- `task_storage`: bytes of all splits of a task, with one read-ahead
-- `scanner`: records of topics without Spark, by threads (`scan`, `follow`)
+- `split_reader`: reader of one split's records, from the storage or from the broker
+- `task_storage`: reader of the bytes of all splits of a task, which requests them ahead of their use
+- `scanner`: reader of topics without Spark, in threads (`scan`, `follow`)
 """

@@ -26,7 +26,9 @@ from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import record_schema
 
 WAITING_BYTES = 256 << 20
-"""Default maximum bytes of all decoded batches that wait for the consumer; a single batch may be larger."""
+"""Default maximum size, in bytes, of all decoded batches together that wait for the consumer. A single batch may be
+larger.
+"""
 
 THREAD_NAME = "tiered-stream-scan"
 
@@ -37,8 +39,8 @@ def scan(
     """Read topics as a batch query of `format("tiered_stream")` does, and return a reader with the same columns.
 
     The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more (`del
-    reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records. If a thread
-    fails, the reader raises the error of the thread, which is one of the errors of `read_split`.
+    reader`). After pyarrow's `reader.close()`, the threads still wait and keep the decoded records. If a thread fails,
+    the reader raises the error of the thread, which is one of the errors of `read_split`.
 
     Args:
         options: options of the source, with the same names as in Spark.
@@ -63,11 +65,15 @@ def scan(
 
 
 def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the records that a streaming query with these options would read, and then new records; it never ends.
+    """Yield the records that a streaming query with these options would read, as Arrow batches, without an end.
 
-    The function checks the topics for new records again and again. The records of one check come partition by
-    partition, each partition in offset order. After a check without new records, the function waits `pause_ms`
+    The generator checks the topics for new records again and again. The records of one check come partition by
+    partition, each partition in offset order. After a check without new records, the generator waits `pause_ms`
     milliseconds.
+
+    Raises:
+        ConfigurationError: an option is missing, unknown or malformed.
+        TieredStreamError: planning or reading fails.
     """
     parsed = parse_options(options, streaming=True)
     with closing(open_log_source(parsed)) as source:
@@ -90,21 +96,23 @@ def read_in_threads(
     threads: int,
     waiting_bytes: int,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches that `read` yields for the splits, in the order of the splits, read by several threads.
+    """Read splits in several threads; yield their Arrow batches in the order of the splits.
 
-    The threads end when the generator is closed.
+    The threads end when the generator is closed. If a thread fails, the generator raises its error.
 
     Args:
+        splits: the splits to read.
+        read: yields the batches of one split.
         threads: number of splits that are read at the same time.
-        waiting_bytes: maximum bytes of batches that wait for the consumer; a single batch may be larger.
+        waiting_bytes: maximum bytes of all batches that wait for the consumer; a single batch may be larger.
     """
     return _ThreadedReader(splits, read, threads, waiting_bytes).batches(ordered=True)
 
 
 class _ThreadedReader:
-    """Reader of splits in several threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
+    """Reader of splits in several threads, whose batches a consumer takes from queues.
 
-    The function `read` yields the batches of one split.
+    The function `read` yields the batches of one split. At most `waiting_bytes` bytes of batches wait in the queues.
     """
 
     def __init__(
@@ -121,9 +129,7 @@ class _ThreadedReader:
         self._changed = threading.Condition()
         self._unread = iter(range(len(splits)))
         self._queues: list[deque[pa.RecordBatch | None]] = []
-        """Queue of each split, with its decoded batches and then None. If not `ordered`, all splits have the same
-        queue.
-        """
+        """Queue of each split: its decoded batches, then None. If splits have no order, they share one queue."""
         self._consumed = 0
         """Index of the split whose queue the consumer reads now."""
         self._held_bytes = 0
@@ -146,7 +152,10 @@ class _ThreadedReader:
                 self._changed.notify_all()
 
     def _take(self, number: int) -> pa.RecordBatch | None:
-        """Wait for the next entry in the queue of split `number`, and return it; None: the end of a split."""
+        """Wait for the next batch in the queue of split `number`, and return it, or None at the end of a split.
+
+        If a thread has failed, raise the thread's error.
+        """
         queue = self._queues[number]
         with self._changed:
             self._consumed = number
@@ -160,10 +169,9 @@ class _ThreadedReader:
             return batch
 
     def _work(self) -> None:
-        """Read one split after another in this thread.
+        """Read one split after another in this thread, until none is left, the consumer stops, or any thread fails.
 
-        The thread ends when no split is left, the consumer has stopped, or any thread has failed. Its own error is kept
-        for the consumer, which raises it.
+        An error of this thread is kept in `_error`, and the consumer raises it.
         """
         try:
             while (number := self._next()) is not None:
@@ -184,7 +192,7 @@ class _ThreadedReader:
             return None if self._stopped or self._error else next(self._unread, None)
 
     def _put(self, number: int, batch: pa.RecordBatch) -> bool:
-        """Wait until `waiting_bytes` allow this batch of split `number`, then put it into the split's queue.
+        """Wait until `waiting_bytes` leaves room for this batch of split `number`, then put it into the split's queue.
 
         Returns:
             False, without the batch in the queue, if the consumer has stopped or a thread has failed. Otherwise true.

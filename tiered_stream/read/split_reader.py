@@ -1,4 +1,4 @@
-"""Reader of one split to Arrow batches. It fetches and decodes records, from the broker if the storage fails.
+"""Reader of one split to Arrow batches: from the storage, and from the broker if the storage fails.
 
 Modules that talk to brokers or read signed URLs are imported only for a split that needs them, because their imports
 take long.
@@ -35,7 +35,7 @@ _INT64_MAX = (1 << 63) - 1
 def read_split(split: Split, options: Options, part: str = "") -> Generator[pa.RecordBatch, None, None]:
     """Yield the split's records as Arrow batches in offset order, and then send the metrics of reading.
 
-    A batch has at most 16,384 rows. `part` is the name of the input partition in the metrics (`metrics.send`).
+    A batch has at most 16,384 rows. `part` is the name of the input partition in the metrics (`read_metrics.send`).
 
     Raises:
         CorruptDataError: the fetched bytes are malformed.
@@ -55,9 +55,11 @@ class SplitReader:
     """Reader of one split to Arrow batches; `metrics` counts records, bytes, requests and fallbacks.
 
     Args:
+        split: the split to read.
+        options: options of the query.
         max_rows: maximum number of rows of one batch.
         columns: names of the columns to return, in this order; None: all columns.
-        storage: read-ahead that all splits of a task share; None: the reader opens one for this split.
+        storage: reader of the bytes of all splits of a task; None: the split is read alone.
     """
 
     def __init__(
@@ -74,7 +76,10 @@ class SplitReader:
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records in offset order, without records outside of the times in the options."""
+        """Yield the split's records in offset order, without records outside the time range in the options.
+
+        The errors are the same as in `read_split`.
+        """
         for batch in _within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
@@ -111,7 +116,7 @@ class SplitReader:
         self._position = self._split.offsets.end
 
     def _timed(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the decoder's batches, and add the time that decoding took to `metrics.decode_seconds`."""
+        """Yield the batches from `decoded`, and add the time that decoding took to `metrics.decode_seconds`."""
         while True:
             began = time.perf_counter()
             batch = next(decoded, None)
@@ -127,7 +132,7 @@ class SplitReader:
         self._position = location.offsets.end
 
     def _fall_back(self, error: errors.StorageError) -> None:
-        """Log and count a fallback: because of `error`, the rest of the split is read from the broker (KIP-1254).
+        """Log and count a fallback to the broker for the rest of the split, after the storage's `error` (KIP-1254).
 
         If `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set, raise `error` instead.
         """
@@ -141,7 +146,7 @@ class SplitReader:
         )  # fmt: skip
 
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records from offset `_position` on, by raw Fetch requests to the broker."""
+        """Yield the split's records from offset `_position` on, by Fetch requests to the broker."""
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
@@ -169,10 +174,13 @@ class SplitReader:
             raise errors.OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
     def _skip_lost(self, error: errors.OffsetOutOfRangeError | errors.TopicRecreatedError) -> None:
-        """Move `_position` behind the lost offsets and count these offsets, if `failOnDataLoss` is false.
+        """Move `_position` past offsets that no longer exist, and count these offsets as lost.
 
-        The new position is the log start offset if that offset is within the rest of the split. Otherwise, or if the
-        topic was created again, it is the end of the split.
+        The new position is the log start offset if it is within the rest of the split, and otherwise the end of the
+        split. If the topic was created again, the new position is the end of the split, too.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
         """
         partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
         if self._options.fail_on_data_loss:
@@ -212,7 +220,7 @@ class SplitReader:
 
 
 def _within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose timestamps lie in `times` (None: all rows); a batch without such rows is left out."""
+    """Yield the batches with only the rows whose timestamps lie in `times` (None: all rows), without empty batches."""
     for batch in batches:
         matching = batch if times is None else batch.filter(_is_within(batch.column("timestamp"), times))
         if matching.num_rows:
@@ -226,7 +234,7 @@ def _is_within(timestamps: pa.Array, times: TimeRange) -> pa.Array:
 
 
 def _check_formats(locations: Sequence[SegmentLocation]) -> None:
-    """Raise StorageFormatError if a location's storage format is not `STORAGE_FORMAT`, the only one that is read."""
+    """Raise StorageFormatError unless all locations have the only supported storage format, `STORAGE_FORMAT`."""
     for location in locations:
         if location.storage_format != STORAGE_FORMAT:
             raise errors.StorageFormatError(

@@ -1,4 +1,4 @@
-"""Reader of the bytes of all splits of one task from storage, and choice of the fetcher that requests the bytes."""
+"""Reader of the bytes of all splits of one task from the storage, and choice of the fetcher that requests the bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tiered_stream.storage.throttle import pace_of
 
 
 class TaskStorage:
-    """Reader of the bytes of all splits of a task from storage, in the order of the splits, with one read-ahead.
+    """Reader of the bytes of all splits of a task from the storage, in the order of the splits.
 
-    Requests for a split are sent while the split before it is decoded. If the bytes of a split cannot be read, or are
-    not read to their end, the other splits can still be read. Splits without locations, or with an unknown storage
-    format, are left out.
+    It reads ahead: requests for a split are sent while the split before it is decoded. If the bytes of a split cannot
+    be read, or are not read to their end, the other splits can still be read. Splits without locations, or with an
+    unknown storage format, are left out.
     """
 
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
@@ -33,19 +33,23 @@ class TaskStorage:
 
     @cached_property
     def fetcher(self) -> RemoteStorageFetcher:
-        """Fetcher for the locations of all splits, made at the first use."""
+        """Return the fetcher for the locations of all splits, which is made at the first use."""
         return split_fetcher(self._locations, self._options)
 
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """Yield the bytes of one split in order, in pairs (index of the location in the split, bytes).
+        """Yield the bytes of one split in order, as pairs (index of the location in the split, bytes).
 
-        Splits must be read in the task's order. If the caller has left out splits before `split`, the read-ahead starts
-        again at `split`.
+        Splits must be read in the task's order. If the caller skips splits before `split`, the bytes that were read
+        ahead are dropped.
 
         Args:
+            split: the split to read.
             on_fetch: called with the size in bytes and the duration in seconds of each request.
+
+        Raises:
+            StorageError: a request to the storage fails.
         """
         while self._splits[0] is not split:
             self._splits.popleft()
@@ -77,7 +81,7 @@ class TaskStorage:
             self._chunks = None
 
     def _start_read_ahead(self) -> Generator[tuple[int, bytes], None, None]:
-        """Start a read-ahead of all splits that are not read yet, and return its iterator."""
+        """Start to request the bytes of all splits that are not read yet; return (location's index, bytes) pairs."""
         options = self._options
         parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
         self._location_number = 0
@@ -92,8 +96,8 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
     """Return a fetcher for the segments of these locations.
 
     If a location has a signed URL, and the user has configured no fetcher class, the fetcher reads by signed URLs
-    (KIP-1254). When a URL is refused, it asks the broker for a new URL. Otherwise the result is the fetcher of
-    `fetcher_for`.
+    (KIP-1254). If the storage refuses a URL, the fetcher requests a new URL from the broker. Without signed URLs, the
+    result is the fetcher that `fetcher_for` returns.
 
     Raises:
         ConfigurationError: the settings of the storage or of the fetcher class are wrong.
@@ -120,5 +124,5 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
 
 
 def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
-    """Return whether the storage format of all locations is `STORAGE_FORMAT`, the only one that is read."""
+    """Return whether all locations have the storage format `STORAGE_FORMAT`, the only supported one."""
     return all(location.storage_format == STORAGE_FORMAT for location in locations)

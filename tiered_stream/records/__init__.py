@@ -1,16 +1,17 @@
-"""Kafka's log format, without network: from bytes to Arrow.
+"""Decoding of Kafka's log format, from bytes to Arrow. This package uses no network.
 
 Files that other packages import:
 
 - `decoder`: record batches to Arrow batches
 - `arrow`: schema and columns of the source's rows
 - `header`: layout of a batch's header, and searches by headers alone
-- `values`, `value_scan`: values of an internal topic's records, in plain Python and compiled
+- `values`, `value_scan`: readers of the values in an internal topic, in plain Python (`values`) and compiled
 - `flexible_versions`: types of Kafka's flexible versions (KIP-482)
 - `row_hash`: hashes of rows
 - `codecs`: decompression
-- `compiled`: compilation of kernels, and the cache of their machine code
-- `intrinsics`, `memory`: parts for kernels
+- `compiled`: compilation of kernels (functions that numba compiles), and the cache of their machine code
+- `intrinsics`: functions that kernels call
+- `memory`: arrays for kernels
 
-`kernels`, `hash_kernels` and `legacy` are compiled, and for this package alone.
+Only this package imports `kernels`, `hash_kernels` and `legacy`, which are compiled.
 """

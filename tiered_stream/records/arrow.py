@@ -1,4 +1,4 @@
-"""Arrow schema of Kafka records, with the columns of Spark's `kafka` source, and the buffers that kernels fill.
+"""Arrow schema of Kafka records, with the columns of Spark's `kafka` source, and the buffers that the decoder fills.
 
 Columns:
 
@@ -39,9 +39,9 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
 
 
 def record_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return the schema of the Arrow batches that hold records, with all columns or only with the given `columns`.
+    """Return the schema of the Arrow batches that hold records: all columns, or only `columns`, in the given order.
 
-    Types and order are the same as in Spark's `kafka` source, because Spark accepts no others.
+    `headers` is a column only if `include_headers` is True. Types are the same as in Spark's `kafka` source.
     """
     whole = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
@@ -59,13 +59,13 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Arrow buffers of a binary or string column.
+    """Arrow buffers of a binary or string column, as writable arrays.
 
-    `ends` has the end position of each value in `values`, after a first 0. `values` has the bytes, `bits` the validity
-    bits, and `nulls` one element: the number of nulls.
+    `values` has the bytes of all values. `ends` begins with 0, and then has the position in `values` after each value.
+    `bits` has the validity bits. `nulls` has one element, the number of nulls.
 
-    `allocate` makes buffers for `rows` values with at most `size` bytes in total. Buffers that are larger than needed
-    take no more memory, because only pages that are written take memory.
+    `allocate` makes buffers for `rows` values with at most `size` bytes in total. Space that is never written takes no
+    memory.
     """
 
     ends: np.ndarray[Any, Any]
@@ -88,10 +88,11 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Arrow buffers of the column `headers`.
+    """Arrow buffers of the column `headers`, as writable arrays.
 
-    `allocate` makes buffers for `rows` records with at most `max_headers` headers in total. All header keys together
-    have at most `size` bytes, and so have all header values together.
+    `ends` begins with 0, and then has the number of headers up to each record. `bits` has the validity bits, and
+    `nulls` the number of nulls. `allocate` makes buffers for `rows` records with at most `max_headers` headers in
+    total. All header keys together have at most `size` bytes, and so have all header values together.
     """
 
     ends: np.ndarray[Any, Any]
@@ -122,7 +123,7 @@ def _validity_and_ends(column: BytesBuffers | HeaderBuffers, rows: int) -> list[
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
-    """Return header keys as an array of valid UTF-8. Malformed bytes become replacement characters, as in Java."""
+    """Return header keys as an array of valid UTF-8. Malformed bytes become the character U+FFFD, as in Java."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -135,8 +136,8 @@ def _valid_text(array: pa.Array) -> pa.Array:
 class RecordBuffers:
     """Arrow buffers of all columns of Kafka records, except topic and partition.
 
-    `allocate` makes buffers for `rows` records. The records take `size` bytes uncompressed, and their keys at most
-    `key_size` bytes. The argument `headers` is the maximum number of headers of all records together; -1 leaves headers
+    `allocate` makes buffers for `rows` records that take `size` bytes uncompressed, of which keys take at most
+    `key_size` bytes. Its argument `headers` is the maximum number of headers in all records together; -1 leaves headers
     out.
     """
 

@@ -1,4 +1,4 @@
-"""Decompression of record batches into preallocated memory, so that no input can use more memory than the limit.
+"""Decompression of record batches into allocated memory, so that no batch can take more memory than a limit.
 
 Codec numbers in a batch's attributes (Kafka: `CompressionType`): 1 gzip, 2 snappy, 3 lz4 (frame), 4 zstd. Snappy data
 is one bare block, or has the framing of snappy-java: 16 bytes (magic `82 SNAPPY 00`, version and lowest compatible
@@ -27,7 +27,7 @@ Buffer = Any
 
 
 class _TooSmallError(Exception):
-    """Error of a decompression whose output does not fit into the buffer; it may fit into a larger buffer."""
+    """Error for decompressed data that does not fit into the output buffer, but may fit into a larger one."""
 
 
 def _framed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview, Buffer], int]:
@@ -71,10 +71,10 @@ _CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
 
 
 class DecompressedRecords:
-    """Buffer of about `size` bytes that holds the decompressed records of several batches, one batch after the other.
+    """Buffer of about `size` bytes for the decompressed records of several batches, one batch after the other.
 
-    The buffer is allocated when the first batch is appended. It grows, up to `limit` bytes, only for the first batch.
-    So no batch is copied into a larger buffer. `used` is the number of bytes that are filled.
+    If the first batch needs more bytes, the buffer grows up to `limit`. Later batches must fit into the rest of the
+    buffer. The attribute `used` is the number of bytes that are filled.
     """
 
     def __init__(self, size: int, limit: Limit) -> None:
@@ -84,9 +84,9 @@ class DecompressedRecords:
         self.used = 0
 
     def append(self, codec: int, packed: memoryview) -> tuple[int, int] | None:
-        """Decompress a batch's records; return their start and end in `data()`.
+        """Decompress a batch's records, which are `packed`; return the positions of their start and end in `data()`.
 
-        Returns None if the buffer has no room for the records after the records of earlier batches.
+        `codec` is the number of the codec. The result is None if the rest of the buffer is too small for the records.
 
         Raises:
             CorruptDataError: `packed` is not valid data of the codec.

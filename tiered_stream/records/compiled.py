@@ -1,4 +1,4 @@
-"""Compilation of the kernels, and a cache of their machine code, so that no process compiles them a second time.
+"""Compilation of kernels (functions that numba compiles), and a cache of their machine code on disk.
 
 numba's built-in cache is keyed by the source file's folder. Code that is shipped with `--py-files` is in a new folder
 each time, so every worker would compile again. This cache is keyed by everything that decides the machine code: the
@@ -40,20 +40,20 @@ KERNELS = (
     *(f"tiered_stream.records.{name}" for name in _RECORDS),
     *(f"tiered_stream.formats.{name}" for name in _FORMATS),
 )
-"""Modules whose functions are compiled, and whose constants become machine code."""
+"""Modules that have kernels, or constants that kernels use. Their source decides the machine code."""
 
 _COMPILER = "libllvmlite"
 _MADV_DONTNEED = 4
 """Value of `MADV_DONTNEED` in Linux's mman.h."""
 
 Int = Any
-"""Type of an int64 or a Python integer; compiled code treats both the same."""
+"""Type of an int64 or a Python integer, between which compiled code makes no difference."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @cache
 def kernel_key(*modules: str) -> str:
-    """Return the cache key of the machine code of `modules`: 32 hexadecimal digits.
+    """Return the cache key of the machine code of `modules`, given by their dotted names: 32 hexadecimal digits.
 
     The key depends on the modules' source, the versions of numba and Python, and the CPU.
     """
@@ -72,7 +72,10 @@ def _source(module: str) -> bytes:
 
 
 def packaged_folder() -> Path:
-    """Return the folder of the kernel cache within the package. It exists only in a packed environment."""
+    """Return the folder in the package that has machine code for packed environments (`tiered-stream warm` makes it).
+
+    In other environments, the folder does not exist.
+    """
     return Path(__file__).parent / "kernel_cache"
 
 
@@ -88,7 +91,7 @@ def cache_folder(key: str) -> Path | None:
     """Return the cache folder for machine code with the key `key`.
 
     This is the folder in the package, if it exists. Otherwise it is a private and writable folder in the user's cache
-    folder or under the temporary folder. None: there is no such folder.
+    folder or under the temporary folder. The result is None if none of these folders can be used.
     """
     packaged = packaged_folder() / key
     if packaged.is_dir():
@@ -97,7 +100,7 @@ def cache_folder(key: str) -> Path | None:
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
-    """Class (numba: `_CacheLocator`) that makes numba keep the machine code of `KERNELS` in `cache_folder`."""
+    """Locator of numba's cache (numba: `_CacheLocator`) that keeps the machine code of `KERNELS` in `cache_folder`."""
 
     def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:
         self._function = function
@@ -141,10 +144,10 @@ def inlined(function: _Function) -> _Function:
 
 @cache
 def release_compiler() -> None:
-    """Return the memory pages of the compiler's machine code to the system. Later calls in a process do nothing.
+    """Give the memory of the compiler's own machine code (LLVM, 50 MiB) back to the system.
 
-    The code takes 50 MiB, and most of it is needed only to load kernels. The pages are from a file and are never
-    written to, so a page that is needed again comes back from the page cache.
+    Most of this code is needed only to load kernels. A page that is needed again is read from the library's file. Only
+    the first call in a process has an effect.
     """
     with suppress(AttributeError, OSError):  # no Linux, or no glibc
         advise = CDLL(None).madvise
@@ -154,9 +157,9 @@ def release_compiler() -> None:
 
 
 def _compilers_code(maps: str) -> Iterator[tuple[int, int]]:
-    """Yield the (start, end) addresses of the compiler's code, from the text `maps` of `/proc/PID/maps`.
+    """Yield the (start, end) addresses of the LLVM library's code, from the text `maps` of `/proc/PID/maps`.
 
-    The compiler's constants are left out, because some of them were written to when the library was loaded.
+    The library's constants are left out, because loading the library has written to some of them.
     """
     for line in maps.splitlines():
         addresses, access, *_, file = line.split(maxsplit=5)

@@ -1,8 +1,8 @@
-"""Decoder of a log's bytes, as they arrive, to Arrow batches, for tiered objects and broker responses alike.
+"""Decoder of the bytes of a partition's log, from tiered segments or from brokers, to Arrow batches.
 
 A batch's CRC-32C does not cover its base offset, and an offset index has no checksum at all. But a segment's metadata
 and its offset index both state which offsets the bytes must have (`PartBounds`). Other offsets show that the log or the
-index is altered.
+index was altered.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from tiered_stream.records.legacy import locate_messages
 from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
-"""Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
+"""Default maximum number of rows in one Arrow batch. Spark's JVM handles batches of this size well."""
 TARGET_BYTES = 7 << 20
-"""Uncompressed size in bytes at which a unit ends. A unit is the record batches that are decoded together. A larger
-batch is a unit of its own.
+"""Bytes of uncompressed records at which a unit ends. A unit consists of the record batches that are decoded together.
+A larger batch is a unit of its own.
 
 Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
-memory of a response of 16 MiB. With a target of 8 MiB, only one unit would fit, because the last batch of a unit
-exceeds the target.
+memory of a response of 16 MiB. Two units of 8 MiB would not, because the last batch of a unit exceeds the target.
 """
 LISTED_BATCHES = 1 << 14
-"""Maximum number of batches in one table of `scan_batches`. Each table has a fixed cost."""
+"""Maximum number of record batches that one call of `kernels.scan_batches` lists in its table."""
 ONE_RECORD = bytes.fromhex(
     "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
@@ -48,7 +47,7 @@ _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
 measured fraction.
 """
 _LEAST_KEY_BYTES = 1 << 20
-"""Minimum number of bytes reserved for keys. A smaller reserve saves little memory, but can lead to one more Arrow
+"""Minimum number of bytes that are reserved for keys. Less would save little memory, but could cause one more Arrow
 batch.
 """
 Table = np.ndarray[Any, np.dtype[np.int64]]
@@ -56,11 +55,11 @@ Table = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class PartBounds:
-    """Bounds for the offsets of the batches in a part of a segment. Methods raise CorruptDataError for other offsets.
+    """Bounds for the offsets of the record batches in a part of a segment.
 
-    No batch may have an offset below `lowest` or above `highest`. The first batch must begin at offset `first` or
+    All offsets must lie between `lowest` and `highest`, both included. The first batch must begin at offset `first` or
     before it. The offset after the last batch must lie between `following[0]` and `following[1]`, both included. A
-    bound that is None is not checked.
+    bound that is None is not checked. The methods raise CorruptDataError for offsets outside the bounds.
     """
 
     lowest: int
@@ -69,7 +68,10 @@ class PartBounds:
     following: tuple[int, int] | None = None
 
     def check_first(self, base_offset: int, magic: int) -> None:
-        """Check that the part's first batch begins at or after `lowest` and, for magic 2, at or before `first`."""
+        """Check that the first batch, which begins at `base_offset`, is within the bounds `lowest` and `first`.
+
+        `first` is not checked for a batch of magic 0 or 1. Raises CorruptDataError if the check fails.
+        """
         if base_offset < self.lowest:
             raise CorruptDataError(f"its first batch begins at offset {base_offset}, before its segment")
         if magic >= MAGIC and self.first is not None and base_offset > self.first:
@@ -79,12 +81,18 @@ class PartBounds:
             )
 
     def check_next(self, next_offset: int) -> None:
-        """Check that a batch of the part, after which `next_offset` follows, does not end after `highest`."""
+        """Check that a batch, which ends just before `next_offset`, does not end after the bound `highest`.
+
+        Raises CorruptDataError if the check fails.
+        """
         if next_offset > self.highest + 1:
             raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
 
     def check_end(self, next_offset: int) -> None:
-        """Check that `next_offset`, the offset after the part's last batch, lies within the bounds `following`."""
+        """Check that `next_offset`, the offset after the last batch, lies within the bounds `following`.
+
+        Raises CorruptDataError if the check fails.
+        """
         if self.following is not None and not self.following[0] <= next_offset <= self.following[1]:
             first, last = self.following
             raise CorruptDataError(
@@ -94,11 +102,11 @@ class PartBounds:
 
 
 class RecordBatchDecoder:
-    """Decoder of one partition's log to Arrow batches. `feed` takes the log's bytes, from the start of a batch on.
+    """Decoder of the log of one partition to Arrow batches. `feed` takes the log's bytes, from the start of a batch on.
 
     The decoder drops records outside `[start_offset, end_offset)`, control records, and records of `aborted`
-    transactions. It checks the offsets of batches against `bounds`, unless these are None. `columns` are the names of
-    the columns in the Arrow batches; None: all columns.
+    transactions. If `bounds` is set, it checks the offsets of record batches. `columns` are the names of the columns in
+    the Arrow batches; None: all columns. An Arrow batch has at most `max_rows` rows.
     """
 
     def __init__(
@@ -126,13 +134,13 @@ class RecordBatchDecoder:
 
     @property
     def next_offset(self) -> int:
-        """Return the offset after the last whole batch that was fed, or 0 if none was fed."""
+        """Return the offset after the last whole record batch that was passed to `feed`, or 0 if there was none."""
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all record batches that end in `data`, in offset order.
+        """Take the next bytes of the log; yield the records of all record batches that end in `data`, in offset order.
 
-        An Arrow batch has at most `max_rows` rows. A record batch that is cut off waits for the next call.
+        The next call must continue a record batch that is cut off at the end of `data`.
 
         Raises:
             CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it lies outside `bounds`. The message names
@@ -155,9 +163,10 @@ class RecordBatchDecoder:
             yield from self._feed(view)
 
     def _bytes_missing(self, data: memoryview) -> int:
-        """Return the number of bytes that the pending batch lacks, which may be more than `data` has.
+        """Return the number of bytes that the record batch in `_pending` still lacks. `data` are the bytes that follow.
 
-        Returns `len(data)` if pending bytes and `data` do not have the batch's size yet, or if the size is invalid.
+        The result may be larger than `len(data)`. It is `len(data)` if the bytes do not contain the batch's length yet,
+        or if the length is invalid.
         """
         head = self._pending[: header.LENGTH_END] + bytes(data[: header.LENGTH_END])
         if len(head) < header.LENGTH_END:
@@ -191,10 +200,10 @@ class RecordBatchDecoder:
         self._pending += data
 
     def finish(self) -> None:
-        """Check that the last bytes that were fed end a whole batch. The caller must have fed all bytes.
+        """Check, after all bytes were passed to `feed`, that they end with a whole record batch.
 
         Raises:
-            CorruptDataError: the last batch is cut off, or ends at an offset that `bounds` do not allow.
+            CorruptDataError: the last batch is cut off, or ends at an offset that `bounds` does not allow.
         """
         if self._pending:
             at = self.next_offset
@@ -221,8 +230,8 @@ class RecordBatchDecoder:
     def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
         """Yield the records of `batches`, about `TARGET_BYTES` of records at a time.
 
-        `batches` is a table of batches in `data`, and `raw` is `data` as an array. If `legacy` is true, all batches are
-        legacy message sets; otherwise all are of magic 2.
+        `batches` is a table of record batches in `data`, as `kernels.scan_batches` fills it. `raw` is `data` as an
+        array. If `legacy` is True, all batches are message sets of magic 0 or 1; otherwise all are of magic 2.
         """
         if self._check_crcs and not legacy:
             kernels.check_crcs(raw, batches, self._state)
@@ -263,7 +272,7 @@ class RecordBatchDecoder:
         return located
 
     def _check_counts(self, located: Table) -> None:
-        """Check the record counts of batches whose records are located, against the records' bytes and the limit.
+        """Check the record count of each batch in the table `located`, whose records are already located.
 
         Raises CorruptDataError if a batch has too few bytes for its count, and DataLimitError if a count exceeds
         `limits.batch_records`.
@@ -321,9 +330,9 @@ class RecordBatchDecoder:
     def _decode_unit(self, data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
         """Yield the next records of `batches` as Arrow batches, at most `UNIT_ROWS` records and `UNIT_BYTES` bytes.
 
-        The records are in `raw`, which is `data` as an array, or in `unpacked` if they were compressed. The number of
-        headers is also limited (`UNIT_HEADERS`). The first record may exceed the limits. `self._state` has the position
-        of the first record, and afterwards the position of the record after the last one.
+        The records are in `raw`, which is `data` as an array, or in `unpacked` if they were compressed. The records
+        have at most `UNIT_HEADERS` headers. The first record may exceed the limits. `self._state` has the position of
+        the first record, and afterwards the position of the record after the last one.
         """
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
@@ -342,13 +351,13 @@ class RecordBatchDecoder:
     def _key_size(self, size: int) -> int:
         """Return the number of bytes to reserve for the keys of records that take `size` bytes in total.
 
-        A record may consist of its key alone, but most have a short key or none. Room for the longest possible keys
-        would leave half of the rows' memory empty.
+        The number comes from the share of key bytes in records decoded before. Room for the longest possible keys would
+        take twice the memory.
         """
         return min(size, max(int(self._key_share * size), _LEAST_KEY_BYTES))
 
     def _learn_key_share(self, key_bytes: int, rows: int) -> None:
-        """Set the fraction of bytes to reserve for keys, from the last `rows` decoded records with `key_bytes` of keys.
+        """Set the fraction of bytes to reserve for keys, after `rows` records with `key_bytes` of keys were decoded.
 
         The fraction becomes 1 if no record was decoded because the first key had no room.
         """
@@ -359,9 +368,9 @@ class RecordBatchDecoder:
 
 
 def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
-    """Compile or load the kernels by decoding `ONE_RECORD` and the record batches in `more`.
+    """Compile the decoder's kernels, or load them from the cache, by decoding a few record batches.
 
-    Returns the first Arrow batch, without the column `headers`.
+    These are `ONE_RECORD` and the record batches in `more`. The result is the first Arrow batch, without `headers`.
     """
     for include_headers in (True, False):
         decoder = RecordBatchDecoder("", 0, 0, 2, include_headers=include_headers)

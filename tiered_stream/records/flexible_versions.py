@@ -1,11 +1,11 @@
-"""Encoding and decoding of the types in Kafka's flexible versions (KIP-482).
+"""Encoding and decoding of the field types in flexible versions of Kafka's messages (KIP-482).
 
     uvarint         seven bits a byte, lowest first; at most five bytes
     compact string  uvarint of the number of bytes + 1 (0: null), then the bytes; compact bytes likewise
     compact array   uvarint of the number of items + 1 (0: null), then the items
     tagged fields   uvarint of the number of fields; for each field its tag and its size as uvarints, then its bytes
 
-The decoder does not trust its input: malformed bytes raise ValueError.
+Functions encode, and `Reader` decodes. `Reader` raises ValueError for malformed bytes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NO_UUID = bytes(16)
 
 
 class Reader:
-    """Decoder of `data`, from `position` on. Each method decodes a value there, and moves `position` past the value.
+    """Decoder of `data`, from `position` on. Each method decodes one value, and moves `position` past the value.
 
-    If a length or a number of items exceeds the available bytes, the error is raised before memory is allocated.
+    A length or a number of items that exceeds the available bytes is an error, before memory is allocated for it.
 
     Raises (all methods):
         ValueError: the bytes end too early or are malformed.
@@ -38,13 +38,13 @@ class Reader:
         self.position = position
 
     def take(self, size: int, what: str = "a field") -> bytes:
-        """Read the next `size` bytes, and return them; `what` names them in an error."""
+        """Return the next `size` bytes. `what` names them in an error message."""
         start = self.position
         self.skip(size, what)
         return self.data[start : self.position]
 
     def skip(self, size: int, what: str = "a field") -> None:
-        """Skip the next `size` bytes; `what` names them in an error."""
+        """Skip the next `size` bytes. `what` names them in an error message."""
         if self.position + size > len(self.data):
             raise ValueError(f"{what} is cut off")
         self.position += size
@@ -87,22 +87,23 @@ class Reader:
         return value
 
     def uuid(self) -> UUID | None:
-        """Read a UUID; None: the bytes are all zeros, which stand for no id."""
+        """Read a UUID of 16 bytes. Return None if all bytes are zero, which means that there is no id."""
         value = self.take(16)
         return None if value == _NO_UUID else UUID(bytes=value)
 
     def array(self, min_item_bytes: int, read: Callable[[Reader], T]) -> list[T]:
-        """Read a compact array, and return its items, each read by `read`; a null array gives an empty list.
+        """Read a compact array, and return its items, each read by `read`. A null array gives an empty list.
 
-        An item has at least `min_item_bytes` bytes, so an array with more items than the available bytes can hold is an
-        error.
+        `min_item_bytes` is the minimum size of an encoded item. An array with more items than the available bytes can
+        hold is an error.
         """
         return [read(self) for _ in range(self._count(min_item_bytes))]
 
     def structs(self, layout: Struct) -> Iterable[tuple[Any, ...]]:
-        """Read a compact array of structs of fixed size, skip their tagged fields, and return each struct's values.
+        """Read a compact array of structs of fixed size, and return the values of each struct, without tagged fields.
 
-        `layout` must end with `x` (one byte), because a struct without tagged fields ends with one zero byte.
+        `layout` describes one struct. It must end with `x` (one byte), because a struct without tagged fields ends with
+        one zero byte.
         """
         count = self._count(layout.size)
         if not count:
@@ -158,12 +159,12 @@ def compact_string(value: str | None) -> bytes:
 
 
 def compact_array(items: Collection[bytes]) -> bytes:
-    """Return the encoded compact array of `items`, which are encoded already."""
+    """Return the compact array of `items`, which are already encoded, as bytes."""
     return array_length(items) + b"".join(items)
 
 
 def array_length(items: Sized) -> bytes:
-    """Return the encoded number of `items` in a compact array, which precedes the encoded items."""
+    """Return the encoded length that precedes `items` in a compact array."""
     return uvarint(len(items) + 1)
 
 

@@ -1,4 +1,4 @@
-"""Compiled half of the row hash: Spark's `xxhash64` (Spark: `XXH64`, `XxHash64Function`) over Arrow's buffers.
+"""Compiled functions for `row_hash.py`, which hash rows in Arrow's buffers (Spark: `XXH64`, `XxHash64Function`).
 
 A row's values are hashed one after the other. The hash of the values so far is the seed for the next value. The seed
 for the first value is 42. A null leaves the hash unchanged (Spark: `HashExpression`). Integers are little-endian, like
@@ -21,7 +21,7 @@ from tiered_stream.records.intrinsics import xxh64
 
 _SEED = np.uint64(42)
 _MARKS = np.array([0, 1], np.int32)
-"""Spark hashes `key IS NULL` as an integer of 32 bits: 1 for true."""
+"""Integers that are hashed for the results of `IS NULL`, as in Spark: 0 for false, 1 for true, with 32 bits each."""
 
 # Bits of `columns` in `hash_rows`, in the order of `row_hash.HASHED`.
 TIMESTAMP, KEY, VALUE, HEADERS = 1, 2, 4, 8
@@ -34,7 +34,7 @@ def _is_null(bits: Any, at: Int) -> Any:
 
 @kernel
 def _fits(column: Any, row: Int) -> Any:
-    """Return whether the row's ends, bytes and validity bit lie within the column's buffers."""
+    """Return whether the ends, the bytes and the validity bit of the row `row` lie within the column's buffers."""
     ends, first_row, values, bits, first_bit = column
     if row < 0 or first_row + row + 1 >= ends.shape[0] or (bits.shape[0] > 0 and first_bit + row >= 8 * bits.shape[0]):
         return False
@@ -51,9 +51,9 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Return the hash of a null mark and a value of `column`, continued from the hash `seed`.
+    """Return the hash of a null mark and then the value of `column` in the row `row`, continued from the hash `seed`.
 
-    The mark is the integer 1 if the value of the row is null, otherwise 0.
+    The null mark is the integer 1 if the value is null, otherwise 0.
     """
     _, _, _, bits, first_bit = column
     mark = 4 * np.int64(_is_null(bits, first_bit + row))
@@ -62,9 +62,9 @@ def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
-    """Return the hash of a row's headers, continued from `seed`, and whether all its headers lie within the buffers.
+    """Return the hash of a row's headers, continued from the hash `seed`, and whether they lie within the buffers.
 
-    A column of headers is the tuple (lists, keys, values).
+    `column` is the tuple (lists, keys, values), each in the form of a column of bytes.
     """
     lists, keys, values = column
     ends, first_row, _, bits, first_bit = lists
@@ -82,7 +82,8 @@ def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: An
     """Write the hash of each row (int64) into `hashes`; return the number of rows that were hashed.
 
     Hashing stops at a row whose data is not within the buffers. `columns` has a bit for each column that is hashed
-    after the offset. Before each key, value and header value, its null mark is hashed: 1 if it is null, otherwise 0.
+    after the offset, such as `KEY`. Before each key, value and header value, a null mark is hashed: 1 if it is null,
+    otherwise 0.
     """
     for row in range(offsets.shape[0]):
         value = xxh64(offsets, 8 * row, 8 * row + 8, _SEED)

@@ -48,7 +48,7 @@ SMALLEST_RECORD = 7
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """Structure of the whole header, with all its fields."""
 START = struct.Struct(">qi4xb")
-"""Structure of the header's start: base offset, length and magic, which all formats have at the same positions."""
+"""Structure of the first 17 bytes of a batch: base offset, length and magic. They are the same in magic 0, 1 and 2."""
 LAST_OFFSET_DELTA = struct.Struct(f">{LAST_OFFSET_DELTA_AT}xi")
 
 
@@ -59,7 +59,7 @@ def crc_is_right(batch: Any) -> bool:
 
 
 def whole_batches(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """Yield position, base offset and magic of each whole batch in `data`. A last batch that is cut off is left out.
+    """Yield the position, base offset and magic of each whole batch in `data`, except a last batch that is cut off.
 
     Raises:
         CorruptDataError: the bytes are not a sequence of batches. The message names the position.
@@ -105,7 +105,7 @@ def _next_marker(markers: Sequence[int], first: int, end_offset: int) -> int:
 
 
 def control_batches(data: bytes | memoryview) -> Iterator[tuple[int, int]]:
-    """Yield base offset and producer id of each control batch in `data`, except a last batch that is cut off.
+    """Yield the base offset and producer id of each control batch in `data`, except a last batch that is cut off.
 
     Raises:
         CorruptDataError: the bytes are not a sequence of batches.

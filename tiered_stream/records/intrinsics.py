@@ -1,4 +1,4 @@
-"""Intrinsics for compiled code: single instructions and calls that numba itself does not offer."""
+"""Functions that kernels call, made of machine instructions and C functions that numba itself does not offer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ for library, function in ((_crc32c, _CRC_FUNCTION), (_xxhash, _HASH_FUNCTION)):
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, bits: int = 8) -> Any:
-    """Emit code for the address of a position in a byte array; return it as a pointer to integers of `bits` bits.
+    """Emit LLVM code that computes the address of a position in an array; return the pointer, to `bits`-bit integers.
 
-    `array` is the index of the byte array in `arguments`. The next argument is the position.
+    `array` is the index of the array in `arguments`. The argument after the array is the position in bytes.
     """
     data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
     return cgutils.pointer_add(builder, data, arguments[array + 1], ir.IntType(bits).as_pointer())
@@ -32,7 +32,7 @@ def _address(context: Any, builder: Any, signature: Any, arguments: Any, array: 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def crc32c(typing_context: Any, data: Any, at: Any, end: Any) -> Any:
-    """Return the CRC-32C of `data[at:end]` as an int64, by the library of google_crc32c. The caller checks bounds."""
+    """Return the CRC-32C of `data[at:end]` as an int64, by google_crc32c's C function. The caller checks the bounds."""
     signature = numba_types.int64(data, numba_types.int64, numba_types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -47,9 +47,9 @@ def crc32c(typing_context: Any, data: Any, at: Any, end: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def xxh64(typing_context: Any, data: Any, at: Any, end: Any, seed: Any) -> Any:
-    """Return the XXH64 of the bytes from `at` to `end` of an array as a uint64, by the library of xxhash.
+    """Return the XXH64 hash of the bytes from `at` to `end` of an array as a uint64, by xxhash's C function.
 
-    `seed` is a uint64. The array may have numbers of any size; `at` and `end` count bytes. The caller checks bounds.
+    `at` and `end` count bytes, for an array of numbers of any size. `seed` is a uint64. The caller checks the bounds.
     """
     signature = numba_types.uint64(data, numba_types.int64, numba_types.int64, numba_types.uint64)
 
@@ -65,7 +65,7 @@ def xxh64(typing_context: Any, data: Any, at: Any, end: Any, seed: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
-    """Copy `size` bytes from `source` at `position` to `to` at `to_position`, by memcpy. The caller checks bounds.
+    """Copy `size` bytes from `source` at `position` to `to` at `to_position`, by memcpy. The caller checks the bounds.
 
     A slice assignment would become a loop that compiles for seconds.
     """
@@ -80,9 +80,10 @@ def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, posi
 
 
 def _load(bits: int, byte_order: str, *, signed: bool) -> Any:
-    """Return a compiled function (byte array, position) that loads a number of `bits` bits in the order `byte_order`.
+    """Return a compiled function that takes a byte array and a position, and returns the number there.
 
-    A signed number is returned as an int64, an unsigned number as a uint64.
+    The number has `bits` bits in the byte order `byte_order` (`big` or `little`). A signed number is returned as an
+    int64, an unsigned number as a uint64.
     """
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -101,9 +102,12 @@ def _load(bits: int, byte_order: str, *, signed: bool) -> Any:
 
 
 load_int16, load_int32, load_int64 = (_load(bits, "big", signed=True) for bits in (16, 32, 64))
-"""Compiled functions that load the signed big-endian number at a position of a byte array. The caller checks bounds."""
+"""Compiled functions that return the signed big-endian number at a position of a byte array. The caller checks bounds.
+"""
 load_uint32_le, load_uint64_le = (_load(bits, "little", signed=False) for bits in (32, 64))
-"""Compiled functions that load the unsigned little-endian number at a position. The caller checks bounds."""
+"""Compiled functions that return the unsigned little-endian number at a position of a byte array. The caller checks the
+bounds.
+"""
 
 
 def _count_zeros(instruction: str) -> Any:
@@ -118,7 +122,9 @@ def _count_zeros(instruction: str) -> Any:
 
 
 trailing_zeros, leading_zeros = _count_zeros("cttz"), _count_zeros("ctlz")
-"""Compiled functions that count the zero bits below the lowest, or above the highest, set bit of a nonzero uint64."""
+"""Compiled functions that count the zero bits below the lowest set bit (`trailing_zeros`) or above the highest set bit
+(`leading_zeros`) of a nonzero uint64.
+"""
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]

@@ -1,9 +1,7 @@
-"""Compiled half of the decoder, which writes the records of batches into Arrow's buffers.
+"""Compiled functions for `decoder.py`, which write the records of batches into Arrow's buffers.
 
-`legacy.py` has the layout of messages before Kafka 0.11 (magic 0 and 1). The rest is about magic 2.
-
-`header.py` has the layout of a batch's header. This is the layout of a record (Kafka: `DefaultRecord`); varints are
-zigzag, and a length of -1 means null:
+`legacy.py` describes messages before Kafka 0.11 (magic 0 and 1), and `header.py` the header of a batch of magic 2. This
+is the layout of a record of magic 2 (Kafka: `DefaultRecord`); varints are zigzag, and a length of -1 means null:
 
     length varint, attributes int8, timestamp delta varlong, offset delta varint, key length varint, key,
     value length varint, value, header count varint, then by header: key length varint, key, value length varint, value
@@ -111,10 +109,10 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
 
 @inlined
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
-    """Return the size in bytes of the batch at `at`, or 0 if `data` ends within the batch.
+    """Return the size in bytes of the batch at position `at` of `data`, or 0 if `data` ends within the batch.
 
-    If the batch is malformed, or larger than `max_batch_size`, the result is -1, and the error and its position are
-    written into `state`.
+    If the batch is malformed, or larger than `max_batch_size` bytes, the result is -1, and the error and its position
+    are written into `state`.
     """
     base_offset, length = load_int64(data, at), load_int32(data, at + header.LENGTH_AT)
     magic = np.int64(data[at + header.MAGIC_AT])
@@ -193,9 +191,9 @@ def crc_is_right(data: Any, at: Int, end: Int) -> Any:
 
 @kernel
 def check_crcs(data: Any, batches: Any, state: Any) -> None:
-    """Check the CRC-32C of `batches`, which are all of magic 2, up to the first batch whose CRC-32C is wrong.
+    """Check the CRC-32C of each batch in the table `batches`, which are all of magic 2.
 
-    `state[ERROR]` becomes OK; or BAD_CRC, with the wrong batch's position in `state[ERROR_POSITION]`.
+    `state[ERROR]` becomes OK or BAD_CRC. After BAD_CRC, `state[ERROR_POSITION]` is the first wrong batch's position.
     """
     state[ERROR] = OK
     for index in range(batches.shape[0]):
@@ -244,10 +242,10 @@ def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
 
 @kernel
 def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the record's headers between `at` and `stop` to the column as value `row`; return the position after them.
+    """Append a record's headers, which begin at `at`, to `column` as value `row`; return the position after them.
 
-    Returns -1 if the headers do not fit into the record, which ends at `stop`. A column of headers is (list ends,
-    validity bits, [number of nulls], key column, value column).
+    The result is -1 if the headers do not fit into the record, which ends at `stop`. `column` is (list ends, validity
+    bits, [number of nulls], key column, value column).
     """
     ends, bits, nulls, keys, values = column
     number, at = varint(data, at, stop)
@@ -272,8 +270,8 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
     """Append key, value and headers of a record as row `row`; return OK, MORE if the key has no room, or an error code.
 
-    The record's key begins at `at`, and the record ends at `stop`. Headers are skipped if `max_headers` is None. If
-    there are more than `max_headers`, their number is written into `state`.
+    The record's key begins at `at`, and the record ends at `stop`. If `max_headers` is None, headers are skipped. If
+    the record has more headers, the result is TOO_MANY_HEADERS, and `state[ERROR_VALUE]` is their number.
     """
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
@@ -299,9 +297,10 @@ def _decode_batch(
 ) -> Any:
     """Append a batch's records with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    `batch` is the batch's row in the table of batches. Decoding begins at the record that `state` names. Returns the
-    row after the last record, and a result: OK, MORE if the unit is full or the next key has no room, or an error code.
-    With MORE, `state` names the next record. If `max_headers` is None, headers are skipped.
+    `batch` is the batch's row in the table of batches. Decoding begins at the record whose index is `state[RECORD]`.
+    Returns the row after the last record, and OK, MORE or an error code. MORE means that the buffers are full or the
+    next key has no room; `state` then has the position of the next record. If `max_headers` is None, headers are
+    skipped.
     """
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
     at, batch_end = batch[RECORDS_START] if state[RECORD] == 0 else state[AT], batch[RECORDS_END]
@@ -343,7 +342,7 @@ def _decode_batch(
 
 @kernel
 def _append_sized(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes after the length (int32) at `at` to the column as value `row` (length -1: null).
+    """Read an int32 length at `at`, and append the bytes after it to the column as value `row` (length -1: null).
 
     Returns the position after the bytes. Returns -1 if the bytes do not end before `stop`, and NO_ROOM if the column
     has no room for them.
@@ -359,9 +358,10 @@ def _decode_set(
 ) -> Any:
     """Append a legacy set's messages with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    `batch` is the set's row in the table of batches. Decoding begins at the message that `state` names. Returns the row
-    after the last message, and a result: OK, MORE if the unit is full or the next key has no room, or an error code.
-    With MORE, `state` names the next message. `legacy.locate_messages` must have checked the sizes of the messages.
+    `batch` is the set's row in the table of batches. Decoding begins at the message whose index is `state[RECORD]`.
+    Returns the row after the last message, and OK, MORE or an error code. MORE means that the buffers are full or the
+    next key has no room; `state` then has the position of the next message. `legacy.locate_messages` must have checked
+    the sizes of the messages.
     """
     offsets, timestamps, timestamp_types, keys, values, headers = columns
     at = batch[RECORDS_START] if state[RECORD] == 0 else state[AT]
@@ -406,14 +406,13 @@ def decode_records(
     """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; return their number.
 
     `batches` is the table of batches, whose records are in `unpacked` if they were compressed, and otherwise in `raw`.
-    Decoding begins at the record that `state` names. Afterwards, `state[ERROR]` is OK if all records are written, or
-    MORE if a unit is full or the next key has no room. Any other value is an error, and `state` has the position of the
-    batch.
+    Decoding begins at the record in `state[BATCH]` and `state[RECORD]`. Afterwards, `state[ERROR]` is OK if all records
+    are written, or MORE if the buffers are full or the next key has no room. Any other value is an error, and
+    `state[ERROR_POSITION]` is the batch's position.
 
-    `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry, all bits must
-    be zero, and the first end of each column must be 0. Values and headers must have room for all records. If
-    `max_headers` is None, headers are left out: numba compiles a separate function for that, which is twice as fast.
-    Messages of legacy sets count as records.
+    `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry, all validity
+    bits must be zero, and the first end of each column must be 0. Values and headers must have room for all records. If
+    `max_headers` is None, headers are left out. Messages of magic 0 and 1 count as records.
     """
     row, error, state[USED] = np.int64(0), OK, 0
     for index in range(state[BATCH], batches.shape[0]):

@@ -42,10 +42,11 @@ def locate_messages(
     check_crc: bool,
     max_messages: Limit,
 ) -> bool:
-    """Check one set, and write the positions and the number of its messages into `batch`, the set's row in the table.
+    """Check one message set, and write where its messages are, and how many, into `batch`, its row in the table.
 
     `view` and `raw` are the log's bytes, as a memoryview and as an array. If the set is compressed, its messages are
-    decompressed into `unpacked`. Returns False, without changing `batch`, if `unpacked` has no room for the messages.
+    decompressed into `unpacked`. Returns True, or False without changing `batch` if `unpacked` has no room for the
+    messages.
 
     Raises:
         CorruptDataError: the bytes are not a message set, or the CRC is wrong and `check_crc` is True.
@@ -81,9 +82,10 @@ def locate_messages(
 
 
 def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
-    """Return the compressed bytes of a set: the value of `message`, for lz4 of magic 0 with a corrected checksum.
+    """Return the compressed bytes of a message set, which are the value of `message`.
 
-    Raises CorruptDataError if the key or the value does not fit into the message.
+    For lz4 in magic 0, the checksum of the lz4 header is corrected. Raises CorruptDataError if the key or the value
+    does not fit into the message.
     """
     at = kernels.MESSAGE_KEY_AT[magic]
     (key_size,) = _SIZE.unpack_from(message, at)
@@ -100,7 +102,7 @@ def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
 def _with_right_checksum(frame: memoryview) -> memoryview:
     """Return the lz4 frame with the right checksum in its header.
 
-    For magic 0, Kafka computed the checksum of the header over the frame's magic number, too (KIP-57).
+    In magic 0, Kafka also included the frame's magic number in the header's checksum, which is wrong (KIP-57).
     """
     at = 14 if len(frame) > 4 and frame[4] & 8 else 6  # a content size comes before the checksum
     checksum = xxhash.xxh32_intdigest(frame[4:at]) >> 8 & 0xFF
@@ -109,10 +111,10 @@ def _with_right_checksum(frame: memoryview) -> memoryview:
 
 @kernel
 def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
-    """Return the number of messages between `start` and `end`, and the offsets of the first and the last message.
+    """Return the number of messages in `data[start:end]`, and the offsets of the first and the last message.
 
-    The number is 0 if the bytes are not whole messages with ascending offsets, or if a message in a compressed set is
-    compressed itself.
+    The number is 0 if the bytes are not whole messages with ascending offsets. It is also 0 if `compressed` is True,
+    and one of the messages is compressed again.
     """
     at, count, first, last = np.int64(start), np.int64(0), np.int64(0), np.int64(-1)
     while at < end:

@@ -1,4 +1,4 @@
-"""Functions that make arrays for decoded data: new arrays, read-only views, and arrays without unused elements."""
+"""Functions that return arrays for decoded data: new arrays, read-only views, and arrays without unused elements."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ except ImportError:  # a gateway as one file has no pyarrow, because it decodes 
     pa = None
 
 _IDLE = 4
-"""Ratio of allocated to used numbers above which `first` copies the used numbers."""
+"""Ratio of allocated to used elements above which `first` copies the used elements to a smaller array."""
 
 
 def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> np.ndarray[Any, Any]:
     """Return an uninitialized array of type `kind` with `rows` elements, or with the shape (`rows`, `columns`).
 
     The memory is from Arrow's pool, which reuses freed memory (`heap_and_gc.share_heap_with_arrow`). With plain malloc,
-    most arrays are so large that each one gets fresh pages, which the operating system clears first. In both cases,
-    fresh pages that are never written take no memory. Without pyarrow, the memory is numpy's.
+    large arrays would get fresh pages, which the operating system clears first. Pages that are never written take no
+    memory. Without pyarrow, numpy allocates the array.
     """
     count = rows * (1 if columns is None else columns)
     if pa is None:
@@ -40,7 +40,7 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def first(numbers: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Return the first `count` numbers: a view, or a copy if more than three quarters of the array are not used."""
+    """Return the first `count` elements of `numbers`: a view, or a copy if more than three quarters are not used."""
     if _IDLE * count >= len(numbers):
         return numbers[:count]
     array = allocate(count, numbers.dtype.type)

@@ -1,9 +1,9 @@
 """64-bit hashes of rows, computed from an Arrow batch, or by a Spark SQL expression that returns the same hashes.
 
 A row's hash is `xxhash64` over its offset and then the columns in `HASHED`, in this order. `xxhash64` skips nulls, so a
-key with a null value would have the hash of a null key with a value of the same bytes. So that these rows have
-different hashes, null marks of key and value are hashed, too. Null headers and an empty list of headers have the same
-hash, because they are the same in Kafka.
+key with a null value would have the same hash as a null key with a value of the same bytes. To prevent this, a null
+mark (1 for null, otherwise 0) is hashed before each key and value. Null headers and an empty list of headers have the
+same hash, because they are the same in Kafka.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ HASHED = tuple(_SQL)
 
 BUCKET_BITS = 16
 BUCKET = 1 << BUCKET_BITS
-"""Number of offsets in a bucket, in which row hashes are summed up. A bucket starts at a multiple of this number."""
+"""Number of offsets in a bucket. `bucket_sums` adds up the row hashes of each bucket. A bucket starts at a multiple of
+this number.
+"""
 
 _NO_BYTES = read_only(np.zeros(0, np.uint8))
 _NO_ENDS = read_only(np.zeros(0, np.int32))
@@ -42,7 +44,10 @@ BATCH_ROWS = 131_072
 
 
 def row_hash_sql(columns: Collection[str]) -> str:
-    """Return the Spark SQL expression for a row's hash over its offset and the `HASHED` columns in `columns`."""
+    """Return the Spark SQL expression that hashes a row's offset and then the columns that are in `columns`.
+
+    The expression gives the same hashes as `row_hashes`. All `columns` must be in `HASHED`.
+    """
     return f"xxhash64({', '.join(('offset', *(_SQL[name] for name in HASHED if name in columns)))})"
 
 
@@ -72,11 +77,10 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
 
 
 def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
-    """Return four arrays, which have one entry for each bucket that has rows.
+    """Return the sums of row hashes in buckets of offsets, as four arrays with one entry for each bucket that has rows.
 
-    The first two have the bucket's number and its number of rows. The third has the sum of the upper 32 bits of the
-    rows' hashes, and the fourth the sum of the lower 32 bits. `offsets` must be ascending. The sums do not overflow,
-    and may be added up in any order. Unlike an exclusive or, the sums show that a row occurs three times.
+    The arrays have the bucket's number, its number of rows, the sum of the upper 32 bits of the rows' hashes, and the
+    sum of the lower 32 bits. `offsets` and `hashes` have one entry for each row, and `offsets` must be ascending.
     """
     if not len(offsets):
         return offsets, offsets, offsets, offsets
@@ -100,7 +104,7 @@ def _buffer(column: pa.Array, index: int, kind: type[np.generic]) -> np.ndarray[
 
 
 def _bytes(column: pa.Array) -> tuple[Any, ...]:
-    """Return a column of bytes or text as the kernels take it: (ends, first row, bytes, validity bits, first bit)."""
+    """Return a binary or string column for the kernels, as (ends, first row, bytes, validity bits, first bit)."""
     assert pa.types.is_binary(column.type) or pa.types.is_string(column.type)
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
     return _buffer(column, 1, np.int32), column.offset, _buffer(column, 2, np.uint8), bits, column.offset

@@ -1,14 +1,14 @@
-"""Compiled reader of `__remote_log_metadata` that reads usual records about wanted topics, and skips other topics.
+"""Compiled reader of `__remote_log_metadata` that decodes usual records about wanted topics, and skips other topics.
 
 A value begins with three varints of one byte each: frame version, record type and version. Then come the topic's name
-(compact string) and id (16 bytes), the partition (int32) and tagged fields. The rest is described in
-`locate.metadata_topic.remote_log_metadata`.
+(compact string) and id (16 bytes), the partition (int32) and tagged fields. The module
+`locate.metadata_topic.remote_log_metadata` describes the rest.
 
-A value is left out if it is of a snapshot record, or if all of these fields are valid and the topic's id is not wanted.
-A usual value becomes numbers (`UsualRecords`). A value is usual if it is a valid record of a segment or of an update in
-a known version, and its topic has the known name. It must have no tagged field, except a segment's flag for an empty
-transaction index. Any other value is returned, so that the caller decides about it. Batches that are compressed, have
-headers or are invalid are read by `values.read_values`.
+A value is skipped if it is a snapshot record, or if all of these fields are valid and the topic's id is not wanted. A
+usual value is decoded to numbers (`UsualRecords`). A value is usual if it is a valid record of a segment, or of a
+segment's update, in a known version, and its topic has the known name. It must have no tagged field, except a segment's
+flag for an empty transaction index. Any other value is returned as bytes. Batches that are compressed, have headers or
+are invalid are read by `values.read_values`.
 
 Importing this module takes half a second, so `read_values` is faster for a few thousand records.
 """
@@ -36,11 +36,13 @@ _ID_BYTES = 16
 _EPOCH_BYTES = 13
 """Number of bytes of a leader epoch (int32), its start offset (int64), and an empty section of tagged fields."""
 _SEGMENT_BYTES, _UPDATE_BYTES = 36, 12
-"""Number of bytes from a segment's id to its leader epochs, and from the id in an update to the custom metadata."""
+"""Number of bytes after the segment's id: in a segment's record up to the leader epochs, and in an update up to the
+custom metadata.
+"""
 _LISTED_VALUES = 1 << 14
 _NOT_WANTED, _UNUSUAL = -2, -1
 _OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
-"""Columns of the table of listed values: record's offset, value's position and size, topic's index, first field."""
+"""Columns of the table that `_scan` fills: record's offset, value's position and size, topic's index, first field."""
 (
     _HIGH, _LOW, _BASE, _END, _BYTES, _TIMESTAMP, _EPOCHS_AT, _CUSTOM_AT, _EPOCHS, _CUSTOM, _PARTITION, _STATE,
     _NO_TRANSACTIONS, _COLUMNS,
@@ -49,11 +51,12 @@ _OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsualRecords:
-    """Several records of segments and of updates, as parallel arrays with an item for each record.
+    """Several decoded records of `__remote_log_metadata`, as parallel arrays with one entry for each record.
 
-    `offsets` has the records' offsets, and `topics` the indexes of their topics in `topic_ids`. The columns of `fields`
-    are the fields of `locate.segment_columns.SEGMENT`. The slot is the partition's number. The state of an update has 4
-    added. The positions of leader epochs and of custom metadata are positions in `data`.
+    `offsets` has the records' offsets, and `topics` the indexes of their topics in `topic_ids`. `fields` has one column
+    for each field of `locate.segment_columns.SEGMENT`. Here, the field `slot` is the partition's number. The field
+    `state` is the segment's state, plus 4 if the record is an update. Positions of leader epochs and of custom metadata
+    are positions in `data`.
     """
 
     topic_ids: Sequence[bytes]
@@ -65,9 +68,9 @@ class UsualRecords:
 
 @inlined
 def _size(data: Any, at: Int, stop: Int) -> Any:
-    """Read an unsigned varint of one or two bytes; return its value and the position after it.
+    """Read an unsigned varint of one or two bytes at `at`; return its value and the position after it.
 
-    The position is -1 if the varint is longer, or does not end before `stop`.
+    The position is -1 if the varint is longer or does not end before `stop`, or if `at` is negative.
     """
     if 0 <= at < stop and data[at] < 128:
         return np.int64(data[at]), at + 1
@@ -78,9 +81,10 @@ def _size(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
-    """Read a segment's leader epochs and size from `at` on into `row`; return the position after them.
+    """Read a segment's leader epochs, and then its size, from `at` on into `row`; return the position after the size.
 
-    Return -1 if there is no epoch, or the epochs do not end before `stop`, are out of order, or have tagged fields.
+    The result is -1 if there is no epoch, or if the epochs do not end before `stop`, are out of order, or have tagged
+    fields.
     """
     count, at = _size(data, at, stop)
     count -= 1
@@ -147,8 +151,8 @@ def _is_possible(row: Any, is_update: Any) -> Any:
 def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> Any:
     """Return whether the bytes from `at` to `stop` are the tagged fields of a usual value, and nothing else.
 
-    The tagged fields of an update must be empty. A segment may have one tagged field, which says whether the
-    transaction index is empty; it is written into `row`.
+    An update must have no tagged field. A segment may have one tagged field, which says whether its transaction index
+    is empty; this flag is written into `row`.
     """
     if is_update or stop - at != 4:
         return stop - at == 1 and data[at] == 0
@@ -158,10 +162,10 @@ def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> 
 
 @inlined
 def _topic_index(topic_ids: Any, high: Int, low: Int) -> Int:
-    """Return the index of a topic's id in `topic_ids`, or `_NOT_WANTED` if the id is not there.
+    """Return the index of a topic id in `topic_ids`, or `_NOT_WANTED` if the id is not there.
 
-    `topic_ids` has the ids as sorted rows of two halves, upper and lower; `high` and `low` are the halves of the wanted
-    id.
+    `high` and `low` are the upper and lower 64 bits of the id. `topic_ids` has the upper and lower 64 bits of an id in
+    each row, and its rows are sorted.
     """
     first, last = np.int64(0), np.int64(topic_ids.shape[0])
     while first < last:
@@ -194,10 +198,10 @@ def _is_name(data: Any, at: Int, size: Int, names: Any, topic: Int) -> Any:
 def _read_value(data: Any, at: Int, stop: Int, topic_ids: Any, names: Any, row: Any) -> Int:
     """Read the value between `at` and `stop` into `row`; return its topic's index, `_UNUSUAL` or `_NOT_WANTED`.
 
-    The index is the topic's index in `topic_ids`; the value is then usual (`_is_usual`). `_UNUSUAL`: the value may be
-    about a topic in `topic_ids`, but is not usual, so the caller must decode it. `_NOT_WANTED`: the value is a snapshot
-    record, or about another topic. `names` has a row for each of `topic_ids`: the topic's name with its length in
-    front, and zeros after it.
+    The index is the topic's index in `topic_ids`; the value is then usual (`_is_usual`). `_UNUSUAL` means that the
+    value may be about a topic in `topic_ids`, but is not usual, so the caller must decode it. `_NOT_WANTED` means that
+    the value is a snapshot record, or about another topic. `names` has a row for each topic in `topic_ids`: the encoded
+    length of the topic's name (a byte), the name, and zeros.
     """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return np.int64(_UNUSUAL)
@@ -222,9 +226,9 @@ def _read_value(data: Any, at: Int, stop: Int, topic_ids: Any, names: Any, row: 
 
 @kernel
 def _short_varint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a varint of at most five bytes; return its value, and the position after it (-1: it is invalid or longer).
+    """Read a varint of at most five bytes at `at`; return its value and the position after it.
 
-    If `at` is negative, the position is -1, too.
+    The position is -1 if the varint is invalid or longer, or if `at` is negative.
     """
     value, end = varint(data, at, stop) if at >= 0 else (np.int64(0), np.int64(-1))
     return value, end if end - at <= 5 else np.int64(-1)
@@ -235,8 +239,8 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, names: Any, listed
     """Append a row to `listed` for each value of a batch that may be about a wanted topic.
 
     The wanted topics are `topic_ids`. The batch is `data[at:end]`, and `listed` has `count` rows before the call.
-    `names` is explained at `_read_value`. Returns the new number of rows, or -1 if the batch must be read by
-    `read_values`.
+    `names` has the same form as in `_read_value`. Returns the new number of rows, or -1 if `read_values` must read the
+    batch.
     """
     base_offset, last_delta = load_int64(data, at), load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
     attributes, records = data[at + header.ATTRIBUTES_AT + 1], load_int32(data, at + header.COUNT_AT)
@@ -277,7 +281,7 @@ def _scan(data: Any, at: Int, topic_ids: Any, names: Any, max_batch: Int, listed
 
     The wanted topics are `topic_ids`. The scan stops at a batch that is cut off, is longer than `max_batch` bytes, or
     must be read by `read_values`. Returns the position and the offset after the scanned batches, and the number of rows
-    in `listed`. If no batch was scanned, the offset is 0. `names` is explained at `_read_value`.
+    in `listed`. If no batch was scanned, the offset is 0. `names` has the same form as in `_read_value`.
     """
     at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:
@@ -299,8 +303,15 @@ def scan_values(
 ) -> Iterator[tuple[int, Iterator[Value | UsualRecords]]]:
     """Yield, for several batches at a time, the offset after them and an iterator of their values, in order.
 
-    A value is an (offset, value) pair, or one of `UsualRecords` for several decoded values. Values that are certainly
-    about other topics than `topics` (names by id) are left out, except in batches that `read_values` must read.
+    `data` are record batches of `__remote_log_metadata`, and `topics` the names of the wanted topics by id. The
+    iterator yields (offset, value) pairs and, for several decoded values at once, `UsualRecords`. Values that are
+    certainly about other topics are left out, except in batches that `read_values` must read. The caller must use up an
+    iterator's items before it requests the next iterator, because their memory is used again.
+
+    Raises:
+        CorruptDataError: a batch is malformed, or its CRC-32C is wrong.
+        DataLimitError: a batch exceeds one of the limits.
+        UnsupportedDataError: a batch has a format before Kafka 0.11, or an unknown codec.
     """
     sorted_ids = sorted(topics, key=lambda topic_id: np.frombuffer(topic_id, ">i8").tolist())
     halves = np.frombuffer(b"".join(sorted_ids), ">i8").astype(np.int64).reshape(-1, 2)

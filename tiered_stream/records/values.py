@@ -1,7 +1,7 @@
-"""Reader of the offsets and values of records in an internal topic. Written without kernels, for few small records.
+"""Reader of the offsets and values of records in an internal topic, for a few small records.
 
-Loading the kernels would take half a second in each process that plans a query. The library kafka-python parses the
-records of a batch once the batch is known to be whole, valid and within the limits.
+It uses no compiled code, because loading that would take half a second in each process that plans a query. The library
+kafka-python parses the records of a batch after the batch was checked.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Value = tuple[int, bytes | None]
 
 
 def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[int, Iterator[Value]]]:
-    """Yield, for each whole batch at the start of `data`, the offset after it and an iterator of (offset, value) pairs.
+    """Yield, for each whole batch in `data`, the offset after the batch and an iterator of (offset, value) pairs.
 
-    The caller must read a batch's pairs before it asks for the next batch. A control batch has no pairs. The iterators
-    of pairs raise CorruptDataError, too.
+    A batch that is cut off at the end of `data` is left out. A control batch has no pairs. The caller must read a
+    batch's pairs before it requests the next batch. The iterators of pairs raise CorruptDataError, too.
 
     Raises:
         CorruptDataError: a batch is malformed, or its CRC-32C is wrong. The message names the batch's base offset.
@@ -48,7 +48,10 @@ def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> It
 
 
 def _uncompressed(batch: bytes, limits: Limits) -> DefaultRecordBatch:
-    """Check one whole batch, and return it without compression."""
+    """Check one whole batch of magic 2, and return it with its records decompressed.
+
+    Raises CorruptDataError, DataLimitError or UnsupportedDataError if the check fails.
+    """
     base_offset, length, epoch, magic, crc, attributes, last_delta, *others, count = header.HEADER.unpack_from(batch)
     if not header.crc_is_right(batch):
         raise CorruptDataError("its CRC-32C is wrong")

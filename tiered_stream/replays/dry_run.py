@@ -1,7 +1,7 @@
 """Dry run of a replay: an estimate of its offsets, bytes and requests, with or without a Spark session.
 
-All micro-batches are planned in the same way as a run of the replay plans them. No record is read. Without Spark, the
-target's folder is read only for the plan of an earlier run.
+The dry run plans all micro-batches as a run of the replay would, and reads no record. Without Spark, it reads only
+checkpoint files: the plan of an earlier run of the replay, and the progress of the ingest job's query.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tiered_stream.replays.times_to_offsets import new_plan, subscription
 class Estimate(ReadCost):
     """Estimated cost of a whole replay: the replay's plan, the cost of each partition, and sums, time and price.
 
-    The cost of a partition has in `skipped` the number of offsets that an exact replay does not read, because their
-    records are older than `--from`.
+    An exact replay (`--exact`) does not read offsets whose records are older than `--from`. The field `skipped` of a
+    partition's cost is the number of these offsets.
     """
 
     plan: ReplayPlan = field(repr=False)
@@ -70,7 +70,7 @@ def estimate(
 
     Args:
         plan: the plan of the replay.
-        settings: settings of the query that would run the plan (`Target.settings`).
+        settings: settings of the streaming query that would run the plan, as `Target.settings` returns them.
         tasks: number of parallel tasks.
         max_bytes_per_second: maximum bytes per second that all tasks fetch together, or None for no limit.
         prices: prices of requests and bytes, for the estimated cost.
@@ -88,7 +88,7 @@ def estimate(
 
 
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
-    """Yield the splits of all micro-batches of the replay."""
+    """Plan all micro-batches of the replay, and yield their splits: the offsets of one partition that a task reads."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
     planner.available_now = True
     start: PartitionOffsets = planner.initial()
@@ -103,19 +103,20 @@ def render(estimate: Estimate) -> RenderableType:
 
 
 _ANY_TOPIC = "0any0topic0"
-"""Text in place of `{topic}` while a path becomes a URI, which would escape the braces."""
+"""Placeholder for `{topic}` in a table's path while the path is converted to a URI, which would escape the braces."""
 
 
 def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *, replace: bool) -> str | None:
     """Return why a dry run needs a Spark session, or None if it needs none.
 
     Args:
+        settings: the user's settings: options of the source, and settings of an ingest job, if there is one.
         into: the target: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
-        checkpoint: path of the replay's checkpoint folder. If it is None, it is the target's default folder.
+        checkpoint: path of the replay's checkpoint folder, or None for the target's default folder.
         replace: True if the replay removes rows of the table (`--replace`).
 
     Raises:
-        ConfigurationError: the target has no name.
+        ConfigurationError: no name follows the prefix `kafka:` or `parquet:`.
     """
     kind, place = kind_and_place(into)
     if kind == "table" and "/" not in into:
@@ -139,10 +140,19 @@ def estimate_without_spark(
     checkpoint: str | None, exact: bool, lane: str, tasks: int, max_bytes_per_second: int | None, prices: Prices,
     now_ms: int, hadoop: HadoopSettings | None = None,
 ) -> Estimate:  # fmt: skip
-    """Return the estimated cost of a replay, whose arguments are as in `replay`; `why_spark` must return None for them.
+    """Return the estimated cost of a replay without a Spark session; write nothing.
 
-    The table itself, or the target topic, is not checked. `hadoop` has the Hadoop settings in Spark's files; None: no
-    such file is given, and `ingest.storage.*` alone count.
+    Call this function only if `why_spark` returns None. The function does not check the target table or topic.
+
+    Args:
+        settings: the user's settings: options of the source, and settings of an ingest job, if there is one.
+        into, from_time, to_time, name, checkpoint, exact, lane: arguments of the function `replay`.
+        tasks: number of parallel tasks.
+        max_bytes_per_second: maximum bytes per second that all tasks fetch together, or None for no limit.
+        prices: prices of requests and bytes.
+        now_ms: the current time in milliseconds since the epoch.
+        hadoop: Hadoop settings from Spark's files, for access to checkpoints in an object store. If it is None, only
+            the settings `ingest.storage.*` are used.
 
     Raises:
         ConfigurationError: an argument or a setting is wrong, a checkpoint cannot be read, or it belongs to another
@@ -177,14 +187,14 @@ def estimate_without_spark(
 
 
 def _keeps_latest(options: Mapping[str, str], plan: ReplayPlan) -> bool:
-    """Return whether the table of the plan's topics has the latest row of each key (`ingest.mode=upsert`)."""
+    """Return whether the target is a table of the latest state (`ingest.mode=upsert`), with one row for each key."""
     topics = {partition.topic for partition in plan.ranges}
     return ingest.table_spec(ingest.settings_of_topics(options, topics)).is_upsert
 
 
 @contextmanager
 def _readable_checkpoints() -> Iterator[None]:
-    """Raise ConfigurationError if a checkpoint cannot be read in the `with` block."""
+    """Convert OSError and StorageError in the `with` block, which reads a checkpoint, to ConfigurationError."""
     try:
         yield
     except (OSError, StorageError) as error:
@@ -195,7 +205,7 @@ def _readable_checkpoints() -> Iterator[None]:
 
 
 def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:
-    """Return the ingest job's checkpoint if the job lands in the table `into`, else None."""
+    """Return the path of the ingest job's checkpoint if the job lands in the table `into`, else None."""
     job = ingest.job_settings(settings)
     if ingest.CHECKPOINT not in job or ingest.TABLE not in job:
         return None

@@ -1,4 +1,4 @@
-"""Handling of librdkafka's errors: repeat calls with temporary errors, and convert other errors to this package's."""
+"""Handling of librdkafka's errors: repeat a call after a temporary error, or convert the error to this package's."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _REFUSED_RECORDS = {
 
 
 def retry(call: Callable[[], T], doing: str) -> T:
-    """Return the result of `call`. If `call` raises a temporary error of librdkafka, repeat it for up to 60 s.
+    """Return the result of `call`. If `call` raises a temporary error of librdkafka, call it again for up to 60 s.
 
     Args:
         doing: the action and the topic for an error message, such as `producing to orders-copy`.
 
     Raises:
-        BrokerError, ConfigurationError: the error of `call` is not temporary, or 60 s have passed.
+        BrokerError, ConfigurationError: `call` has raised another error of librdkafka, or temporary errors for 60 s.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:

@@ -1,8 +1,8 @@
 """Limit of a replay to offsets that a streaming query, which writes the same table, has landed already.
 
 The query's checkpoint shows, for each partition, up to which offset the table has the query's rows. If a replay copied
-later offsets, the query would land the same rows again. A table to which the query could not write is parked. A parked
-table has all rows only below the first offset that it lacks.
+later offsets, the query would land the same rows again. If the query cannot write a table, it parks the table: it goes
+on without the table, and lands the missing rows later. A parked table has all rows only below the first missing offset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
-    """Return the ranges, each cut to end at or before the offset up to which the query has landed all rows.
+    """Return a replay's offset ranges, each cut at the offset up to which a streaming query has landed all rows.
 
     A range is empty if the query has landed none of its offsets. If a range was cut, a warning is logged. If the query
     has not planned a micro-batch yet, the ranges are returned unchanged.
@@ -32,7 +32,7 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
         ranges: offset ranges of the replay, by partition.
 
     Raises:
-        ConfigurationError: no offset is left to replay.
+        ConfigurationError: a range was cut, and no offset is left to replay.
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     folders = {checkpoint.replace(TOPIC, partition.topic) for partition in ranges}
@@ -61,7 +61,7 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
 
 
 def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
-    """Return, by partition, the offset below which a query's tables have all rows.
+    """Return, by partition, the offset below which all rows of a streaming query are in its tables.
 
     The result is None if the query has not planned a micro-batch yet. It is empty if the query has planned a
     micro-batch, but has not committed any.

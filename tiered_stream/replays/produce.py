@@ -1,7 +1,7 @@
 """Producer of one source partition's records into the target topic, in order, from the replay's committed position on.
 
-The position is the source's next offset to produce. librdkafka's producer is idempotent, with or without transactions.
-In both cases records are produced between `begin` and `commit`, and `commit` also commits the position.
+The position is the next offset of the source partition to produce. librdkafka's producer is idempotent, with or without
+transactions. In both cases records are produced between `begin` and `commit`, and `commit` also commits the position.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _ABORT_SECONDS = 5.0
 def produce_splits(
     splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
 ) -> ReadMetrics:
-    """Produce the records of splits to the target topic, from the replay's committed position on.
+    """Produce the records of one source partition to the target topic, from the replay's committed position on.
 
-    Return the sum of the splits' counters of reading.
+    Return the sum of the read counters of all splits.
 
     Args:
-        splits: splits of one source partition, in offset order; there is at least one.
+        splits: offset ranges of the partition to read, in offset order; there is at least one.
         options: options of the source, for reading the splits.
         writes: target topic, and settings for producing.
-        report: called with the counters of each split after the split's records are handed to the producer.
+        report: called with the read counters of each split after the split's records are handed to the producer.
 
     Raises:
-        DataLossError: the target's cluster no longer has the position.
+        DataLossError: the target's cluster no longer has the committed position, or records to read are lost.
         UnsupportedDataError: a record cannot be produced unchanged.
         TieredStreamError: a split cannot be read, or the target refuses a request.
     """
@@ -90,16 +90,16 @@ class TargetProducer:
         self._producer = Producer({**writes.producer_of(source), "on_delivery": self._failed})
 
     def open(self) -> None:
-        """Prepare the producer. With transactions, end an earlier producer of the same source partition (fencing).
+        """Do nothing. `TransactionalProducer` overrides this method to fence the partition's earlier producer (KIP-98).
 
-        Without transactions, do nothing.
+        A fenced producer can neither produce nor commit any more.
         """
 
     def begin(self) -> None:
-        """Begin a transaction for the records that are produced next. Without transactions, do nothing."""
+        """Do nothing. `TransactionalProducer` overrides this method to begin a transaction for the next records."""
 
     def commit(self, position: Position) -> None:
-        """Wait until all produced records are in the target, then commit the position."""
+        """Wait until all produced records are in the target topic, then commit the position."""
         # The loop ends, because a record that cannot be delivered fails after `delivery.timeout.ms`.
         while self._producer.flush(PATIENCE_SECONDS):
             self._check_delivery()
@@ -107,7 +107,7 @@ class TargetProducer:
         self._group.commit(position)
 
     def abort(self) -> None:
-        """Drop the records that are not sent yet. With transactions, drop all records since `begin`."""
+        """Drop the records that are not sent yet. `TransactionalProducer` instead aborts the transaction."""
         self._producer.purge()
 
     def produce(self, rows: pa.RecordBatch) -> None:
@@ -181,15 +181,16 @@ def target_producer(writes: TopicWrites, source: TopicPartition, group: Position
 
 @dataclass(eq=False)
 class PositionedWriter:
-    """Writer that produces the records of one source partition, and commits the position that it has reached.
+    """Writer that produces the records of one source partition, and commits the position: the next offset to produce.
 
     The writer commits after 16 MiB of records, after `seconds`, and when its method `commit` is called.
 
     Args:
         producer: producer that sends the records and commits the positions.
-        position: position that is committed already.
-        seconds: longest time between the first record of a commit and the commit, checked while records are produced.
-        pace: called with the number of bytes before each slice of records is produced, and may wait.
+        position: committed position, from which the writer continues.
+        seconds: longest time from the first record after a commit to the next commit, checked while records are
+            produced.
+        pace: called with the number of bytes before each slice of records is produced; it may wait to limit the rate.
         clock: returns the time in seconds.
     """
 
@@ -218,11 +219,14 @@ class PositionedWriter:
                 self.commit()
 
     def advance(self, offset: int) -> None:
-        """Set the position to `offset` if that is higher. The caller has produced all records below `offset`."""
+        """Raise the position to `offset`, without a commit. The caller has produced all records below `offset`.
+
+        A position above `offset` stays unchanged.
+        """
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:
-        """Wait until all produced records are in the target, and commit the position if it has changed."""
+        """Wait until all produced records are in the target topic, and commit the position if it has changed."""
         if self._reached != self._committed:
             self._begin()
             self.producer.commit(self._reached)
@@ -247,8 +251,8 @@ def _batches_or_idle(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and call `idle` once for each batch that does not arrive within `seconds`.
 
-    The caller's `idle` commits, because a transaction must not stay open while the storage or a byte limit delays
-    reading.
+    The caller passes a function that commits as `idle`, because a transaction must not stay open while the storage or a
+    byte limit delays reading.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="tiered-stream-read") as pool:
         while True:
@@ -282,7 +286,7 @@ def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Return an iterator over the records: offset, key, value, timestamp in milliseconds, and headers."""
+    """Return an iterator over the records, as tuples of offset, key, value, timestamp in milliseconds, and headers."""
     timestamps = [micros // 1000 for micros in rows.column("timestamp").cast(pa.int64()).to_pylist()]
     columns = [rows.column(name).to_pylist() for name in ("offset", "key", "value")]
     return zip(*columns, timestamps, map(_pairs, rows.column("headers").to_pylist()), strict=True)

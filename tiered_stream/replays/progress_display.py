@@ -39,19 +39,19 @@ class ProgressTracker:
         self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Note that a micro-batch is finished.
+        """Record that a micro-batch has finished.
 
         Args:
             end: the micro-batch's end offsets (exclusive), by partition.
-            metrics: counters of its tasks and of earlier micro-batches' tasks, without counters of earlier calls.
+            metrics: read counters of the micro-batch's tasks, and of earlier tasks whose counters no earlier call had.
         """
         self._ends.update(end)
         self._records_before += metrics.records
 
     def progress(self, metrics: ReadMetrics) -> tuple[int, str]:
-        """Return the number of offsets that are read, by this run and by earlier runs, and a line about the progress.
+        """Return the number of offsets that all runs of the replay have read, and a line of text about the progress.
 
-        `metrics` are this run's counters so far.
+        `metrics` are the read counters of this run so far.
         """
         ranges, total = self._plan.ranges, self._plan.offsets
         passed = sum(min(self._ends[partition], offsets.end) - offsets.start for partition, offsets in ranges.items())

@@ -1,4 +1,4 @@
-"""Checkpoint folder of a replay, reached through Hadoop. Only `replay_plan.py` works without Spark's package."""
+"""Checkpoint folder of a replay, read and written through Hadoop's file systems in a Spark session."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ class ReplayStore(CheckpointFolder):
 
     @property
     def begun(self) -> bool:
-        """Return True if a micro-batch was planned, so that records may have been written."""
+        """Return True if the replay's query has planned a micro-batch, so that records may have been written."""
         return SparkCheckpoint(self).last_planned() is not None

@@ -29,7 +29,7 @@ _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LENGTH = 12
 _QUERY_OPTIONS = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
-"""Options that a replay leaves out. A user sets them for the streaming query that shares the replay's settings."""
+"""Options that a replay ignores, because a user sets them for the ingest query that shares the settings file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class ReplayArguments:
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text about the first argument that differs, with the old value in `other`, or None."""
+        """Return a text with both values of the first argument that differs from `other`, or None if none differs.
+
+        `other` has the arguments with which an earlier run has begun the replay.
+        """
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -70,9 +73,9 @@ def _shown(value: object) -> str:
 class ReplayPlan:
     """Plan of a replay: its name, its arguments, and the offset range that it reads of each partition.
 
-    `times` is the range of times from `--from` to `--to`. An exact replay has ranges up to the log's end, and copies
-    only records whose timestamps are within `times`. Any other replay copies all records in the ranges. `topic_ids` has
-    the topics' ids, by topic.
+    `times` is the range of times from `--from` to `--to`. An exact replay (`--exact`) has ranges up to the log's end,
+    and copies only records whose timestamps are within `times`. Any other replay copies all records in the ranges.
+    `topic_ids` has the topics' ids by the topic's name.
     """
 
     name: str
@@ -98,8 +101,8 @@ class ReplayPlan:
         """Return the options of a streaming query that reads the plan's offset ranges.
 
         Args:
-            options: the user's options. The result has the plan's positions and topic ids in place of the user's.
-                `kafka.consumer.commit.groupid` and `boundedStreaming` are left out.
+            options: the user's options. The result has the plan's start and end offsets and topic ids in place of the
+                user's. `kafka.consumer.commit.groupid` and `boundedStreaming` are left out.
         """
         reads = {
             **starting_at(self.ranges),
@@ -111,10 +114,10 @@ class ReplayPlan:
         return without(options, (*POSITIONS, *_QUERY_OPTIONS, *reads)) | reads
 
     def check_same(self, name: str, arguments: ReplayArguments, folder: str) -> None:
-        """Check that this plan, stored in the checkpoint `folder`, is of a replay with this name and these arguments.
+        """Check that this plan, which was stored in the checkpoint `folder`, has this name and these arguments.
 
         Raises:
-            ConfigurationError: the name differs, or an argument.
+            ConfigurationError: the name or an argument differs.
         """
         if self.name != name:
             raise ConfigurationError(

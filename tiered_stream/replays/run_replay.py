@@ -96,8 +96,8 @@ def replay(
         replace: True to remove the table's rows that have the same offsets, in the commit that adds the replay's rows.
         query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves out
             offsets that this query has not landed yet, because they would be in the table twice. It has no effect for a
-            table of the latest state.
-        lane: lane for a table: `direct`, `spark`, or `auto`.
+            table of the latest state (`ingest.mode=upsert`).
+        lane: way to write a table: `direct` (tasks write the table's files), `spark` (Spark's Delta sink), or `auto`.
         tasks: maximum number of parallel tasks, by default as many as Spark runs.
         max_bytes_per_second: maximum bytes per second that all tasks together fetch, and also the maximum that they
             write.
@@ -121,9 +121,9 @@ def replay(
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay that is planned: its plan and its target. Nothing is written before `run`.
+    """Planned replay: its plan and its target. Nothing is written before `run` is called.
 
-    The replay is new, or an earlier run has begun it and `run` resumes it.
+    If an earlier run has begun the replay, `run` resumes it.
     """
 
     plan: ReplayPlan
@@ -182,8 +182,8 @@ class Replay:
         Raises:
             ConfigurationError: a setting is wrong, or another process has begun a replay with other arguments in the
                 same checkpoint.
-            TableError: the table or the checkpoint cannot be reached. Or another query has written later records to a
-                table of the latest state.
+            TableError: the table or the checkpoint cannot be reached, or another query has written later records to a
+                table of the latest state (`ingest.mode=upsert`).
             BrokerError, DataLossError: the positions of a replay into a topic cannot be read, or are lost.
             CorruptDataError: a file in the checkpoint is damaged.
             ReplayStoppedError: the query was stopped before its end.
@@ -268,9 +268,9 @@ def plan_replay(
 
 
 def _with_topic_settings(target: Target, plan: ReplayPlan) -> Target:
-    """Return a copy of a table in whose settings the plan's topics' own (`ingest.topic.NAME.*`) are applied.
+    """Return a copy of a Delta table target to whose settings the plan's topics' settings are applied.
 
-    Any other target is returned unchanged.
+    The settings of a topic are `ingest.topic.NAME.*`. Any other target is returned unchanged.
     """
     if not isinstance(target, DeltaTarget):
         return target

@@ -1,8 +1,8 @@
-"""Targets that a user can name: a Delta table (by either lane), a folder of Parquet files, or a topic.
+"""Targets of a replay: a Delta table or a folder of Parquet files. `target_of` also returns Kafka topics as targets.
 
-A table of the latest state (`ingest.mode=upsert`) is checked, too: a MERGE of older records writes older rows, and
-brings back rows that a later record has deleted. The result is right again as soon as the replay has read all later
-records, too. So a replay must read as far as the table has records.
+A table of the latest state (`ingest.mode=upsert`) has one row for each key. A replay of older records into such a table
+first writes older rows again, and restores deleted rows. The table is right again only after the replay has read all
+later records, too. So checks ensure that a replay reads at least as far as the table has records.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def target_of(
 
     Args:
         settings: the user's settings.
-        lane: lane for a Delta table: `direct`, `spark`, or `auto`.
+        lane: way to write a Delta table: `direct` (tasks write the table's files), `spark` (Spark's Delta sink), or
+            `auto`.
         tasks: maximum number of parallel tasks, by default as many as Spark runs.
 
     Raises:
-        ConfigurationError: the name after the prefix is missing, or a lane is given for a target that has no lanes.
+        ConfigurationError: no name follows the prefix, or the target is not a table and `lane` is not `auto`.
     """
     kind, place = kind_and_place(text)
     if kind == DeltaTarget.KIND:
@@ -98,7 +99,8 @@ def with_byte_rate(
 class DeltaTarget(Target):
     """Target that is a Delta table, new or existing.
 
-    `place` is a path (which has a slash in it) or a name in the catalog. `lane` is `auto`, `direct` or `spark`.
+    `place` is a path (which has a slash in it) or a name in the catalog. `lane` is the way to write the table: `direct`
+    (tasks write the table's files), `spark` (Spark's Delta sink), or `auto`.
     """
 
     lane: str = "auto"
@@ -167,9 +169,12 @@ class DeltaTarget(Target):
         return plan_query(self.spark, options=settings, table=self.place, run=run, lane=self.lane)
 
     def _check_replaced(self, plan: ReplayPlan, source: Options) -> None:
-        """Check that the table gets columns for topic, partition and offset: `--replace` selects rows by these columns.
+        """Check that the table gets columns for topic, partition and offset, by which `--replace` selects rows.
 
-        An exact replay needs a column for the timestamp, too.
+        An exact replay (`--exact`) needs a column for the timestamp, too.
+
+        Raises:
+            ConfigurationError: the settings leave out one of these columns.
         """
         names, rows = record_columns(self._spec), self._rows(source)
         written = [row_format.written.names for row_format in rows]
@@ -189,10 +194,12 @@ class DeltaTarget(Target):
         return plan_topics(self._spec, source.subscription.topics, source.include_headers, zone).values()
 
     def _check_latest(self, address: TableAddress, plan: ReplayPlan) -> None:
-        """Check that the table, if it is a table of the latest state, still has the latest rows after the replay.
+        """Check that a table of the latest state (`ingest.mode=upsert`) still has the latest rows after the replay.
+
+        Any other table passes the check.
 
         Raises:
-            ConfigurationError: after the replay, rows could be older than their keys' last records.
+            ConfigurationError: after the replay, rows could be older than the last records of their keys.
         """
         if not self.keeps_latest:
             return
@@ -224,10 +231,11 @@ class DeltaTarget(Target):
 def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str:
     """Return an SQL condition that holds for the rows of a table whose offsets are in the plan's ranges.
 
-    If the plan is exact, the condition holds only for rows whose timestamps are also within the plan's times.
+    If the plan is exact (`--exact`), the condition holds only for rows whose timestamps are also within the plan's
+    times.
 
     Args:
-        names: names of the table's columns for topic, partition, offset and timestamp, by these Kafka names.
+        names: names of the table's columns for Kafka's `topic`, `partition`, `offset` and `timestamp`, by Kafka's name.
     """
     where = f"({exactly_within(plan.ranges, names)})"
     return f"{where} AND {timestamps_within(plan.times, names)}" if plan.arguments.exact else where
@@ -272,13 +280,13 @@ _NO_OFFSETS = OffsetRange(0, 0)
 
 
 def why_not_latest(plan: ReplayPlan, landed: LandedOffsets, *, has_rows: bool, ordered: bool) -> str | None:
-    """Return why rows of an existing table could be older than their keys' last records after a replay, and what to do.
+    """Return why a replay could leave outdated rows in an existing table of the latest state, and advice for the user.
 
-    The result is None if each row will be the row of its key's last record.
+    A row is outdated if its record is not the last record of its key. The result is None if no row can be outdated.
 
     Args:
         plan: the replay's plan.
-        landed: offsets that the table has.
+        landed: offset ranges that the table's commits name.
         has_rows: True if the table has rows.
         ordered: True if a column orders the records (`ingest.orderBy`), so that a key may be in several partitions.
     """
@@ -309,9 +317,9 @@ def why_not_latest(plan: ReplayPlan, landed: LandedOffsets, *, has_rows: bool, o
 
 
 def overtaken(plan: ReplayPlan, landed: Mapping[TopicPartition, OffsetRange]) -> str | None:
-    """Return a text that names a partition of which the table has later records than the replay; None: there is none.
+    """Return an error text if another query has written later records of a partition than the replay reads, else None.
 
-    Another query has written the later records since the replay was planned. `landed` has the table's offsets.
+    `landed` has the offset ranges that the table's commits name, by partition.
     """
     for partition, offsets in plan.ranges.items():
         end = landed.get(partition, _NO_OFFSETS).end

@@ -22,9 +22,9 @@ OFFSETS_PER_TASK = 8_000_000
 A resumed replay reads at most one micro-batch again, so this number limits the repeated work.
 """
 TOPIC, PARQUET = "kafka:", "parquet:"
-"""Prefixes of targets that are topics and folders of Parquet files."""
+"""Prefixes by which a user names a topic or a folder of Parquet files as the target."""
 CHECKPOINTS = "_checkpoints"
-"""Folder for checkpoints in the target's folder. Spark's readers and VACUUM ignore names that begin with `_`."""
+"""Name of the folder for checkpoints in the target's folder. Spark's readers and VACUUM ignore the leading `_`."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,10 @@ class Target(ABC):
         """
 
     def check_not_overtaken(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to
-        """Check that no other query has written later records to the target than the plan has.
+        """Check that no other query has written records to the target whose offsets are above the plan's ranges.
 
-        This base method checks nothing, because only a table of the latest state depends on the order of records.
+        This base method checks nothing, because only a table of the latest state (`ingest.mode=upsert`) depends on the
+        order of records.
 
         Raises:
             TableError: another query has written later records.
@@ -85,18 +86,21 @@ class Target(ABC):
 
     @abstractmethod
     def settings(self, plan: ReplayPlan) -> dict[str, str]:
-        """Return the settings of the query that reads the plan: the user's with the plan's offsets and limits."""
+        """Return the settings of the query that runs the plan: the user's settings, with the plan's offsets."""
 
     @abstractmethod
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
-        """Start or resume the query that writes the plan's records; return it, and a line about how it writes them."""
+        """Start or resume the query that writes the plan's records.
+
+        Return the query, and a line of text about how the query writes the records.
+        """
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
         """Return the settings with a limit on the size of a micro-batch (see the function `in_batches`)."""
         return in_batches(settings, self.tasks or self.spark.sparkContext.defaultParallelism)
 
     def run(self, plan: ReplayPlan, checkpoint: str) -> QueryRun:
-        """Return checkpoint, trigger, name and tasks of the query that writes the plan's records."""
+        """Return the checkpoint, trigger, name and maximum number of tasks of the query that writes the records."""
         return QueryRun(checkpoint, name=plan.transaction_id, tasks=self.tasks)
 
 

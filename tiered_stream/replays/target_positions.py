@@ -1,7 +1,7 @@
-"""Positions of a replay in its target's cluster, each in a consumer group for one source partition.
+"""Positions of a replay, which are stored in the target's cluster in one consumer group for each source partition.
 
-A position is the next offset of the source partition that the replay will produce. It is the committed offset of the
-group for partition 0 of the target topic, because a cluster accepts offsets only for its own topics. The metadata of
+A position is the next offset of the source partition that the replay will produce. The consumer group commits it as the
+offset of partition 0 of the target topic, because a cluster accepts offsets only for its own topics. The metadata of
 the committed offset says to which replay the position belongs.
 
 Positions are looked up and committed through consumers that never read a record. The admin client of librdkafka is not
@@ -44,7 +44,7 @@ class Position:
 class PositionGroup:
     """Consumer group in the target's cluster that stores the replay's position in one source partition.
 
-    If `stable` is true, `read` waits while an open transaction has a position that is not committed yet.
+    If `stable` is true, `read` waits while an open transaction has sent a position that is not committed yet (KIP-447).
     """
 
     def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:
@@ -99,7 +99,7 @@ class PositionGroup:
 
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
-    """Return the committed positions by source partition. Partitions without a committed position are left out.
+    """Return the replay's committed positions, by source partition. Partitions without a position are left out.
 
     Raises:
         ConfigurationError: a position belongs to a replay with the same name, but with other arguments.
@@ -110,7 +110,7 @@ def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Sou
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
-    """Commit the positions of several source partitions outside of any transaction.
+    """Commit the replay's positions, by source partition, outside of any transaction.
 
     Raises:
         BrokerError: the target's cluster refuses a commit.

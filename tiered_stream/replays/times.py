@@ -13,7 +13,7 @@ A smaller number is most likely in seconds. As milliseconds, it would be so earl
 
 
 def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
-    """Return the range of times from `from_time` (`--from`) to `to_time` (`--to`), which has no end if it is None.
+    """Return the range of times from `from_time` (`--from`) to `to_time` (`--to`, exclusive; None: no end).
 
     Args:
         now_ms: the current time in milliseconds since the epoch.

@@ -1,9 +1,9 @@
-"""New plan of a replay: its times become offsets by Kafka's own lookup, and checks show that the replay is possible.
+"""New plan of a replay: Kafka's lookup converts times to offsets, and checks show that the replay is possible.
 
 The range of a partition begins at the first offset whose timestamp is at or after `from`. It ends before the first
 offset whose timestamp is at or after `to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps are not always
-ascending, so records between the two times may lie behind that end. An exact replay therefore reads up to the log's
-end.
+ascending, so records between the two times may lie after the range. An exact replay (`--exact`) therefore reads up to
+the log's end.
 
 An exact replay also cannot rely on Kafka's start offset if records at the beginning of a segment were deleted. If the
 first record at or after `from` was deleted, Kafka does not search the next segments of the same kind, tiered or local.
@@ -40,7 +40,7 @@ def new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, 
     """Return the plan of a replay that has no checkpoint yet.
 
     Raises:
-        ConfigurationError: an option is wrong or not for a replay, or the options choose no partition.
+        ConfigurationError: an option is wrong or does not fit a replay, or the options choose no partition.
         UnknownTopicError: a topic or partition that the options name does not exist.
         DataLossError: a topic's id differs from the id in `remote.topic.id`, or an archive has no record at or after
             the end of `times`. With `failOnDataLoss=false`, a warning is logged instead.
@@ -55,7 +55,7 @@ def new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, 
 
 
 def subscription(options: Mapping[str, str]) -> tuple[str, str]:
-    """Return name and value of the option that names the topics.
+    """Return the name and the value of the option that names the topics (`subscribe`, `subscribePattern`, `assign`).
 
     Raises:
         ConfigurationError: there is no such option, or more than one, or it is malformed.
@@ -70,7 +70,7 @@ def resolve(
 ) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:
     """Convert a range of times to offset ranges of the partitions that the options choose, as the logs are now.
 
-    The second result has the topics' ids by name.
+    Return the offset ranges by partition, and the topics' ids by the topic's name.
 
     Args:
         options: options of the source, which choose the partitions.
@@ -130,9 +130,10 @@ def _ranges(
 
 
 def _warn_of_skipped_records(ranges: PartitionRanges, latest: PartitionOffsets, times: TimeRange) -> None:
-    """Log a warning, for a replay without records, if records after the ranges may have timestamps within `times`.
+    """Log a warning if all ranges are empty, but records after the ranges may have timestamps within `times`.
 
-    A range ends at the first record that is later than `times`. Records after it may be earlier again.
+    A range ends at the first record at or after the end of `times`. If timestamps are not ascending, later offsets may
+    have earlier records.
     """
     behind = {partition: offsets.end for partition, offsets in ranges.items() if offsets.end < latest[partition]}
     if behind and times.to_ms is not None:
@@ -147,7 +148,7 @@ def _warn_of_skipped_records(ranges: PartitionRanges, latest: PartitionOffsets, 
 def _begin_at_sure_offsets(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges, with starts moved down to the log start offset where Kafka's lookup by time may be wrong.
+    """Return the ranges, with the start moved down to the log start offset if Kafka's lookup by time may be wrong.
 
     A start is moved if the log start offset is above 0 and not the base offset of a tiered segment. Then records may
     have been deleted at the beginning of the log's first segment, and Kafka's lookup may have skipped later records.
@@ -171,9 +172,9 @@ def _begin_at_sure_offsets(
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
-    """Report data loss if a partition in an archive has no record at or after `times.to_ms`.
+    """Report data loss if a partition in an archive (a bucket without its cluster) has no record at or after the end.
 
-    Without a record at or after this time, the archive may still get records that are before it.
+    The end is `times.to_ms`. Without a record at or after the end, the archive may lack records from before the end.
     """
     if times.to_ms is None:
         return

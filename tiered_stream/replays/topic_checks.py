@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # its __init__ has no __all__
+
+# The module `confluent_kafka.admin` has no `__all__`, so mypy does not know the names that it exports.
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
@@ -87,8 +89,11 @@ def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> 
 
     Args:
         topic: name of the target topic, for messages.
-        settings: the topic's settings by name; a setting that is not known is left out.
+        settings: the topic's settings by name; settings that could not be read are left out.
         oldest_ms: earliest timestamp of a replayed record, in milliseconds since the epoch.
+
+    Raises:
+        ConfigurationError: the topic would replace or refuse timestamps.
     """
     now_ms = time.time_ns() // 1_000_000
     age_ms = now_ms - oldest_ms
@@ -117,7 +122,7 @@ def _check_authorized(described: Any, operation: AclOperation, resource: str, gr
 
 
 def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) -> Any:
-    """Send an admin request for one resource, and return its result. Repeat it for up to 60 s if an error is temporary.
+    """Send an admin request for one resource, and return its result. Repeat it for up to 60 s on temporary errors.
 
     Args:
         describe: sends the request, and returns a mapping with one future.

@@ -1,4 +1,4 @@
-"""Settings of a replay into a topic. The tasks that produce the records get these settings as options of their source.
+"""Settings of a replay into a topic. The tasks that produce the records get them as options of a Spark data source.
 
 A user writes the producer's properties as for Kafka's Java clients, and this module converts them to librdkafka's
 settings. A property with the same name and meaning in both is passed on unchanged. Properties for SASL and TLS are
@@ -45,7 +45,7 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 PREFIX = "target.kafka."
 
 Config = dict[str, str | int | float | bool]
-"""Settings of librdkafka, which contain secrets."""
+"""Settings of librdkafka by name. They may contain secrets."""
 
 _SAME_CONNECTION = frozenset(
     ("bootstrap.servers", "client.dns.lookup", "client.id", "connections.max.idle.ms", "metadata.max.age.ms",
@@ -83,7 +83,7 @@ _NOT_TO_BE_SET = {
 }
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _QUIET: Config = {"client.id": "tiered-stream", "log_level": 2}
-"""Settings with which librdkafka does not print each lost connection on standard error. Failed calls raise errors."""
+"""Settings by which librdkafka does not print lost connections on standard error. Failed calls still raise errors."""
 _PRODUCER: Config = {
     "enable.idempotence": True,
     # As Kafka's own producer does. By librdkafka's default, the records of a key would go to another partition.
@@ -131,20 +131,20 @@ class TopicWrites:
 
     @property
     def commit_seconds(self) -> float:
-        """Return the longest time in seconds between commits: a sixth of the producer's transaction timeout."""
+        """Return the maximum time between two commits in seconds: a sixth of the producer's transaction timeout."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
     def name_of(self, source: TopicPartition) -> str:
         """Return the name that identifies this replay's work on one source partition in the target's cluster.
 
-        The name is the transactional id, and the id of the consumer group that stores the position. Names are unique,
-        because names of replays and of topics have no colon.
+        The name is the partition's transactional id, and the id of the consumer group that stores its position. Names
+        are unique, because names of replays and of topics have no colon.
         """
         return f"{self.replay}:{source}"
 
 
 def topic_writes(options: Mapping[str, str]) -> TopicWrites:
-    """Parse the target's settings: `target.*` and `kafka.*` of the user, and the options that `as_options` has added.
+    """Parse the target's settings: the user's `target.*` and `kafka.*`, and the options that `as_options` has added.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, no cluster is named, or the topic's name is not valid.

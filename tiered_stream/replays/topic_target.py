@@ -1,8 +1,8 @@
 """Replay into a Kafka topic of any cluster, by a Spark source whose tasks produce the records.
 
-The source is planned like `tiered_stream`. Its rows are not records, but the counters of its tasks. One task produces
-the records of one source partition in a micro-batch, in order. Records below the replay's committed position were
-produced before, and are not planned again.
+The source is planned like the source `tiered_stream`, but its rows are counters of its tasks, not records. One task
+produces the records of one source partition in a micro-batch, in order. Records below the replay's committed position
+were produced before, and are not planned again.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class TopicTarget(Target):
                 )
 
     def settings(self, plan: ReplayPlan) -> dict[str, str]:
-        """Return the settings of the query that reads the plan, with `includeHeaders=true`.
+        """Return the settings of the query that runs the plan, with `includeHeaders=true`.
 
-        The settings also have the target topic, the replay's name, and a hash of its arguments, for the tasks.
+        For the tasks, the settings also have the target topic, the replay's name, and a hash of its arguments.
         """
         return as_options({**plan.stream_options(self.user_settings), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
@@ -95,7 +95,8 @@ class TopicTarget(Target):
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
         """Commit the plan's start offset as the position of each partition that has no committed position.
 
-        If a position is missing later, the target's cluster must have lost it.
+        Raises:
+            DataLossError: the replay has planned a micro-batch, so the target's cluster has lost a missing position.
         """
         from tiered_stream.replays.target_positions import Position, commit_positions, lost_positions, read_positions
 
@@ -126,7 +127,7 @@ class TopicDataSource(DataSource):
 
 
 class TopicReader(StreamReader):
-    """Stream reader whose tasks produce the records that are at or above the replay's committed positions.
+    """Stream reader whose tasks produce the records at and above the replay's committed positions to the target topic.
 
     Args:
         options: options of the source.

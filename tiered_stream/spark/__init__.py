@@ -1,4 +1,4 @@
-"""Parts that Spark calls.
+"""Spark's data source `tiered_stream`, the choice of Python for its processes, and reports on a session's queries.
 
 Files that other packages import:
 

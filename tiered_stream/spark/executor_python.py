@@ -26,15 +26,17 @@ from tiered_stream.pythons.forked_python import forked_python
 from tiered_stream.spark.session import is_connect, is_local
 
 TASKS_PYTHON = "spark.sql.execution.pyspark.python"
-"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`). It may be changed at any time,
-and takes precedence over `pythonExec`.
+"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`).
+
+It may be changed at any time, and takes precedence over `SparkContext.pythonExec`.
 """
 FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
-"""Setting that turns the fork server on or off. If it is `false`, each Python process on the driver does all imports.
+"""Setting that turns the fork server off (`false`). The server forks Python processes with all imports done.
+
+Without the fork server, each Python process that Spark starts on the driver does all imports again.
 """
 ENVIRONMENT = "environment"
-"""Folder name (after `#` in `--archives`) by which an archive counts as a packed environment, whatever its file name.
-"""
+"""Folder name after `#` in `--archives` that marks an archive as a packed Python environment, with any file name."""
 ARCHIVE = "tiered-stream-"
 _EXECUTOR_ENV, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
@@ -42,9 +44,10 @@ _registering = Lock()
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a Python source in the session: this program's Python plans it, and the tasks' Python reads it.
+    """Register the data source class `source` in the session; it replaces a source with the same name.
 
-    If the setting `TASKS_PYTHON` is not set, set it (see `tasks_python`). With Spark Connect, the server's Python plans
+    The Python of this program then plans queries of the source. Tasks use the Python that the setting `TASKS_PYTHON`
+    names. If it is not set, this function sets it (see `tasks_python`). With Spark Connect, the server's Python plans
     and reads.
     """
     if is_connect(spark):
@@ -76,8 +79,9 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 def start_pythons() -> None:
     """Start the fork server before Spark starts, so that the server imports modules while Spark starts.
 
-    Without spark-submit, this function does nothing, because the environment variables that Spark sets for Python are
-    not known yet. `register_source` then starts the server.
+    The fork server is a process that forks itself, with all imports done, for each Python that Spark starts on the
+    driver. Without spark-submit, this function does nothing, because the environment variables that Spark sets for
+    Python are not known yet. `register_source` then starts the server.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
@@ -126,7 +130,7 @@ def _scala_object(package: Any, name: str) -> Any:
 
 
 def _fork_program(spark: SparkSession) -> str | None:
-    """Return the path of a program that starts a fork of this Python, in which all imports are done.
+    """Return the path of a program that Spark can start as Python, and that is a fork with all imports done.
 
     The result is None if the setting `FORK_SERVER` is `false`, or if the fork server cannot be started.
     """
@@ -141,9 +145,10 @@ def _fork_program(spark: SparkSession) -> str | None:
 
 
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return `environment` and the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
+    """Return `environment` plus the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
 
     Args:
+        environment: environment variables by name.
         path: value of PYTHONPATH.
     """
     return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}

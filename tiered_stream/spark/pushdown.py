@@ -19,7 +19,7 @@ from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 _MICROSECOND = timedelta(microseconds=1)
 
 Bounds = tuple[int, int]
-"""Integers next to a value: the smallest integer that is not below the value, and the largest that is not above it."""
+"""Pair of integers around a value: the smallest integer not below the value, and the largest integer not above it."""
 
 
 def pruning_of(filters: Iterable[spark.Filter]) -> Pruning:
@@ -59,8 +59,8 @@ def _numbers(pushed: spark.Filter, to_bounds: Callable[[Any], Bounds | None]) ->
 
     Args:
         pushed: filter on a number or on a timestamp.
-        to_bounds: returns the integers next to a value of the filter. If it returns None, the value has an unexpected
-            type, and all integers are allowed.
+        to_bounds: returns the `Bounds` of a value in the filter. If it returns None, the value has an unexpected type,
+            and all integers are allowed.
     """
     if isinstance(pushed, spark.In):
         value_bounds = [to_bounds(value) for value in pushed.value if value is not None]  # nothing equals null
@@ -89,7 +89,7 @@ def _whole_number(value: Any) -> Bounds | None:
 
 
 def _milliseconds(value: Any) -> Bounds | None:
-    """Return the millisecond since 1970 at or after a timestamp in microseconds, and the millisecond at or before it.
+    """Return the `Bounds` of a timestamp in milliseconds since the epoch; the timestamp itself has microseconds.
 
     The result is None if the value is not a timestamp, or has no time zone and so is not an instant.
     """

@@ -1,4 +1,4 @@
-"""Reports of a session's micro-batches: as lines, to Prometheus, and to OpenTelemetry (`report_queries`)."""
+"""Reports on a session's finished micro-batches: printed lines, Prometheus and OpenTelemetry (`report_queries`)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class BatchReporter(Protocol):
     """Interface of the objects to which `QueryListener` reports finished micro-batches and ended queries."""
 
     def add(self, batch: MicroBatch) -> None:
-        """Report a finished micro-batch. `batch` has its query, rows and counters."""
+        """Report a finished micro-batch. `batch` has the micro-batch's query, rows and counters."""
 
     def ended(self, query_id: str) -> None:
-        """Take note that the query `query_id` has ended. No later micro-batch of this query is reported."""
+        """Handle the end of the query `query_id`, such as by deleting its sums. The query may start again later."""
 
 
 class BatchLines:
@@ -61,7 +61,7 @@ class BatchLines:
             self._print(as_json(batch).decode() if self._json else f"{batch.query}: {describe_batch(batch)}")
 
     def ended(self, query_id: str) -> None:
-        """Print the sum of the query's micro-batches, unless the lines are JSON, whose readers add up themselves."""
+        """Print the sum of the query's micro-batches. Nothing is printed if the lines are JSON."""
         query = self._sums.pop(query_id, None)
         if query is not None and not self._json and query.cost != ReadMetrics():
             rows = describe_rows(query.rows, query.tables)
@@ -72,7 +72,7 @@ class BatchLines:
 
 
 class QueryListener(listener.StreamingQueryListener):
-    """Spark listener that passes each finished micro-batch to the reporters, with its tasks' counters.
+    """Spark listener that passes each finished micro-batch to `reporters`, with the counters of the batch's tasks.
 
     Tasks send their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception is only
     logged. `reports_lag` is false if the Spark that runs the queries reports no latest offsets.
@@ -91,9 +91,9 @@ class QueryListener(listener.StreamingQueryListener):
         """Do nothing: no micro-batch has ended yet."""
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Pass the micro-batch to the reporters if Spark has counters of it, or tasks of the query have ever sent some.
+        """Pass the micro-batch to the reporters if the query reads this package's source.
 
-        Only queries of this package's sources have counters.
+        A query does so if Spark's progress has this package's counters, or if the query's tasks have ever sent some.
         """
         progress = event.progress
         query_id = str(progress.id)
@@ -111,10 +111,10 @@ class QueryListener(listener.StreamingQueryListener):
             log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
     def _warn_if_loaded_before(self, progress: listener.StreamingQueryProgress) -> None:
-        """Warn once of a query that reads rows by this package's source and sends no counters.
+        """Log a warning, once for each query, if the query reads rows from this package's source but sends no counters.
 
-        Perhaps its stream was loaded before `report_queries` was called. Without a port for counters, the receiver has
-        warned.
+        The stream may have been loaded before `report_queries` was called. If no port could be opened for counters,
+        nothing is logged here, because the receiver has logged it.
         """
         reads = progress.numInputRows and any(map(_is_ours, progress.sources))
         if reads and self._receiver.address and str(progress.id) not in self._loaded_before:
@@ -126,7 +126,7 @@ class QueryListener(listener.StreamingQueryListener):
             )  # fmt: skip
 
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Report the query's end to the reporters, so that they no longer show its figures."""
+        """Report the query's end to the reporters, so that they no longer show the query's figures."""
         self._ours.discard(str(event.id))
         self._loaded_before.discard(str(event.id))
         self._receiver.forget(str(event.id))
@@ -181,8 +181,12 @@ def report_queries(
 ) -> QueryReports:
     """Report every micro-batch of the streaming queries that this session loads and starts from now on, with any sink.
 
-    A stream that was loaded before does not send its counters here. The log warns of its query. If no port can be
-    opened for the counters, the log has a warning, and only queries of the direct lane are reported.
+    A query of a stream that was loaded before is not reported, and a warning in the log says so. If no port can be
+    opened for the tasks' counters, the log has a warning. Then only queries of the direct lane (`land` and the ingest
+    job, if tasks write the table's files) are reported.
+
+    Returns:
+        The running reports. Call `close` on them to stop.
 
     Args:
         lines: `text` or `json` prints a line on standard error for each micro-batch with rows; `none` prints no lines.

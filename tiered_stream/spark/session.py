@@ -1,4 +1,4 @@
-"""Session of Spark: whether it is a client of Spark Connect or has a local master, and copies of it."""
+"""Checks of a Spark session (Spark Connect, local master), and copies of a session with other settings."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def is_local(master: str | None) -> bool:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make `spark` the thread's active session if the thread has none, because Delta uses the active session.
+    """Make `spark` the JVM's active session of this thread if the thread has none, because Delta uses the active one.
 
-    The thread of a streaming query already has one.
+    The thread of a streaming query already has an active session.
     """
     sessions: Any = spark._jvm and spark._jvm.SparkSession
     if sessions.getActiveSession().isEmpty():
@@ -49,7 +49,7 @@ def activate(spark: SparkSession) -> None:
 class _CopiedSession(SparkSession):
     """Copy of a session, which never becomes the thread's active session.
 
-    PySpark's `createDataFrame` makes its own session the active one, by which Delta and users' code would then take the
+    PySpark's `createDataFrame` makes its own session the active session. Delta and users' code would then use the
     copy's settings.
     """
 

@@ -50,7 +50,7 @@ def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) ->
 
 
 class TieredStreamDataSource(datasource.DataSource):
-    """Data source like Spark's `kafka` that reads tiered segments from their storage (KIP-1248, KIP-1254, KIP-405)."""
+    """Spark data source like `kafka` that reads tiered segments from object storage (KIP-405, KIP-1248, KIP-1254)."""
 
     @classmethod
     def name(cls) -> str:
@@ -129,7 +129,7 @@ def _checked(schema: StructType, options: Options) -> Options:
     returned options.
 
     Raises:
-        ConfigurationError: it is another schema.
+        ConfigurationError: `schema` is another schema.
     """
     source_schema = spark_schema(options.include_headers, options.columns)
     if schema == source_schema:
@@ -171,7 +171,7 @@ class BatchReader(datasource.DataSourceReader):
 
 
 class PruningBatchReader(BatchReader):
-    """Batch reader that does not read topics, partitions, offsets and times which the query's filters exclude."""
+    """Batch reader that skips topics, partitions, offsets and times that the query's filters exclude."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options}  # executors need no planner

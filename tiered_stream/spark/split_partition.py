@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class SplitPartition(datasource.InputPartition):
-    """Input partition of Spark with one `Split`. Its task sends counters to the addresses in `batch_log`.
+    """Input partition of Spark with one `Split`: offsets of one Kafka partition that one task reads.
 
-    The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
-    planner's state. Only input partitions carry the planner's state to tasks. `part` is the name of the input partition
-    in the reports of its tasks.
+    The task sends its counters to the addresses in `batch_log`. The addresses are not in the reader, because Spark
+    pickles the reader in another process, which does not have the planner's state. Only input partitions carry the
+    planner's state to tasks. `part` is the name of the input partition in the reports of its tasks.
     """
 
     def __init__(self, split: Split, batch_log: tuple[ReportAddress, ...] = ()) -> None:
@@ -35,7 +35,10 @@ class SplitPartition(datasource.InputPartition):
 
 
 def read_partition(partition: datasource.InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a `SplitPartition` in a task."""
+    """Read a `SplitPartition` in a task, and yield its rows in Arrow record batches.
+
+    `options` are the options of the query. The task's counters go to the partition's addresses and the options'.
+    """
     from tiered_stream.read.split_reader import read_split
 
     show_log()

@@ -38,28 +38,35 @@ if TYPE_CHECKING:
     from tiered_stream.plan.stream import StreamPlanner
 
 HAS_READ_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
-"""True if Spark passes the start and a limit of each micro-batch to a Python source, and ends runs of AvailableNow."""
+"""True if Spark (usually 4.2 or newer) passes the start and a limit of each micro-batch to a Python source.
+
+Such a Spark also plans runs of `Trigger.AvailableNow` with several micro-batches.
+"""
 
 _FIRST_WITH_READ_LIMITS = 4, 2
 _NO_LIMIT = 2**63 - 1
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-"""Spark's setting for a wrapper around streams, with which `StreamWithOwnLimits` cannot plan a run."""
+"""Spark's setting that wraps streams of `Trigger.AvailableNow`; `StreamWithOwnLimits` cannot plan a run with it."""
 
 
 @dataclass(frozen=True)
 class OpenedStream:
-    """Objects in the driver's Python process that plan one streaming query."""
+    """Objects in the driver's Python process that plan one streaming query.
+
+    `source` looks up offsets and segments, and `planner` plans micro-batches. `left_to_brokers` marks splits that
+    brokers must send although they are tiered. `batch_log` logs the cost of each micro-batch.
+    """
 
     source: LogSource
     planner: StreamPlanner
     left_to_brokers: BrokerSplitMarker
     batch_log: BatchLog
     group: GroupCommitter | None
-    """Object that commits the query's offsets to a consumer group; None: the options name no group."""
+    """Object that commits the query's offsets to a consumer group (`kafka.consumer.commit.groupid`), or None."""
 
 
 class PlannedStream(datasource.DataSourceStreamReader):
-    """Part of the stream reader that is the same for all versions of Spark: it plans and reads input partitions."""
+    """Base class of the stream readers for all versions of Spark: it plans and reads input partitions."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -92,9 +99,10 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
-        """Name lines of the settings file in errors of the block, and let Spark read log lines that explain an error.
+        """Add the lines of the settings file to errors that the `with` block raises.
 
-        After an error, Spark ends this process.
+        After an error, Spark ends this process. So the function waits until Spark has read the log lines before the
+        error.
         """
         try:
             with naming_lines(self.options.settings_file):
@@ -112,9 +120,10 @@ class PlannedStream(datasource.DataSourceStreamReader):
         return self.offsets.to_dict(initial)
 
     def next_end(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """Return the end offsets of the micro-batch from `start`.
+        """Return the end offsets (exclusive) of the micro-batch that begins at the offsets `start`.
 
-        If `limited` is true, the options with limits (`…PerTrigger`) apply, including `minOffsetsPerTrigger`.
+        Both are offset dictionaries, as Spark writes them to the checkpoint. If nothing is to be read, the result is
+        `start`. If `limited` is true, the options `max…PerTrigger` and `minOffsetsPerTrigger` apply.
         """
         with self._planning():
             opened, done = self.open(), self.offsets.from_dict(start)
@@ -133,9 +142,9 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
     @property
     def batch_log(self) -> tuple[ReportAddress, ...]:
-        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple.
+        """Address and token of the planner's `BatchLog`, to which tasks send counters, as a tuple of one item.
 
-        The tuple is empty before planning begins, and without a port.
+        The tuple is empty before planning begins, or if no port could be opened.
         """
         return () if self.opened is None else self.opened.batch_log.report_to
 
@@ -154,9 +163,11 @@ class PlannedStream(datasource.DataSourceStreamReader):
     def logged(
         self, partitions: Sequence[datasource.InputPartition], end: dict[str, Any], *, one_report_each: bool = True
     ) -> Sequence[datasource.InputPartition]:
-        """Return `partitions`, the input partitions of the micro-batch up to `end`, and prepare the log line about it.
+        """Return `partitions` unchanged, and register their micro-batch for its log line about the cost of reading.
 
         Args:
+            partitions: input partitions of the micro-batch.
+            end: end offsets of the micro-batch.
             one_report_each: True if each input partition is read by a task that sends one report of its cost. The line
                 is then logged when all reports have arrived. If false, it is logged when the next micro-batch is
                 planned.
@@ -186,13 +197,14 @@ class StreamWithOwnLimits(PlannedStream):
     call, Spark passes this offset to `partitions`, as both ends of an empty range (Spark:
     `PythonMicroBatchStream.setLatestSeenOffset`).
 
-    Such a Spark gives a run with `Trigger.AvailableNow` one micro-batch, up to the offsets that it gets first. So a
-    query with limits ends after one limited micro-batch. `land` and the jobs run another trigger, with the option
-    `remote.available.now`, and stop the query at its end.
+    In a run with `Trigger.AvailableNow`, such a Spark runs one micro-batch, up to the first offsets that this reader
+    returns. So a query with limits ends after one limited micro-batch. `land` and the jobs run another trigger, with
+    the option `remote.available.now`, and stop the query at its end.
 
     With the setting `WRAPPER`, such a Spark asks for the end of a run before it passes the checkpoint's offset. Then
     each run would be planned from the initial offsets. Spark asks once more before it writes the first end into the
-    offset log (Spark: `AvailableNowDataStreamWrapper`). So calls in that order are refused.
+    offset log (Spark: `AvailableNowDataStreamWrapper`). If calls come in that order, this reader raises
+    ConfigurationError.
     """
 
     def __init__(self, options: Options) -> None:

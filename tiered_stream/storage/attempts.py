@@ -1,4 +1,4 @@
-"""Attempts of a request to an object store: their time limits, and the errors of a request whose attempts fail."""
+"""Repetition of failed requests to an object store within time limits, and the errors if all attempts fail."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ One timeout may come from a lost packet or a slow server, so the GET is sent aga
 segment's records are read from a broker.
 """
 _BUSY_ATTEMPTS = 9
-"""Maximum number of attempts of a request whose service asks for fewer requests: S3 takes up to minutes to scale."""
+"""Maximum number of attempts of a request if the service asks for fewer requests: S3 takes up to minutes to scale."""
 _BUSY_CODES = frozenset(("SlowDown", "ServerBusy"))
-"""Codes by which S3 and Azure ask for fewer requests. Status 503 alone may also mean that a service is down."""
+"""Error codes by which S3 and Azure ask for fewer requests. Status 503 alone may also mean that a service is down."""
 _FIRST_WAIT = 0.1
-"""Seconds to wait before the second attempt, at most.
+"""Maximum seconds to wait before the second attempt.
 
-The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
+The maximum is twice as long before each further attempt. Each wait is shortened at random by up to half.
 """
 _MOST_RETRY_AFTER = 20.0
-"""Seconds that a service can make one request wait by `Retry-After`, at most, before all attempts together."""
+"""Maximum seconds that one request waits because of `Retry-After` headers, over all its attempts."""
 
 _process: int | None = None
-"""Id of the process that sent the first request, and has the storage library's threads. A fork inherits the value."""
+"""Id of the process that has sent the first request, and so has the storage library's threads; None: no request yet.
+
+A fork inherits the value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeouts:
-    """KIP-1254's timeouts for connecting and reading, and the limits of a whole GET.
+    """Timeouts of a GET for connecting and reading (KIP-1254), and limits for all its attempts.
 
     Times are in milliseconds. `total_ms` limits all attempts of a GET together. `attempts` is the maximum number of
     attempts of a GET that times out.
@@ -78,11 +81,11 @@ _LASTING = (FailureKind.OTHER, FailureKind.UNKNOWN_HOST, FailureKind.CREDENTIALS
 class AttemptError(Exception):
     """Failure of one attempt of a request.
 
-    `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
-    in an XML body, or the reason for which TLS failed. `region` is the bucket's region that S3 names in the body;
-    empty: the response has none. `denied` is the permission that the service names as missing, such as
-    `kms:Decrypt on arn:…`. If the failure is that there are no credentials, `denied` is the reason. `retry_after` is
-    the time in seconds after which the service wants to be asked again (header `Retry-After`).
+    `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code,
+    the reason why TLS failed, or another detail for messages. `region` is the bucket's region that S3 names in the
+    body; empty: the response has none. `denied` is the permission that the service names as missing, such as
+    `kms:Decrypt on arn:…`; if there are no credentials, it is the reason. `retry_after` is the time in seconds after
+    which the service wants the next attempt (header `Retry-After`).
     """
 
     kind: FailureKind
@@ -108,7 +111,8 @@ class Attempts:
     """Sender of requests that sends a request again, as often and as long as `timeouts` allow.
 
     Args:
-        unreachable: returns an error message for an object whose service could not be reached, by the object's name.
+        unreachable: returns the error message if the service could not be reached. Its arguments are the object's full
+            name and the last failure.
     """
 
     def __init__(self, timeouts: RequestTimeouts, unreachable: Callable[[str, AttemptError], str]) -> None:
@@ -125,18 +129,18 @@ class Attempts:
     ) -> T:
         """Return the result of `attempt`, which is called with the seconds that are left for the request.
 
-        After a failure that may pass, `attempt` is called again after a wait. If `shows_other_settings` returns True
-        for a failure of any kind, `attempt` is called again at once, but only once.
+        If a failure may pass (`AttemptError.may_pass`), `attempt` is called again after a wait. If
+        `shows_other_settings` returns True for a failure of any kind, `attempt` is called again at once, but only once.
 
         Args:
-            name: full name of the object.
+            name: full name of the object, for errors.
             attempt: sends the request once, and raises AttemptError if it fails.
             shows_other_settings: returns whether the failure has shown that the next attempt needs other settings, such
                 as another region.
 
         Raises:
-            StorageUnavailableError: the last attempt failed by a failure that may pass.
-            AttemptError: an attempt failed by a failure that cannot pass.
+            StorageUnavailableError: no attempt or no time is left, and the last failure is one that may pass.
+            AttemptError: an attempt failed in a way that another attempt would not change.
         """
         end = time.monotonic() + self._timeouts.total_ms / 1000
         timeouts, learned, patience = 0, False, _MOST_RETRY_AFTER
@@ -164,7 +168,7 @@ class Attempts:
         raise AssertionError("the last attempt has returned or raised")
 
     def _error(self, failure: AttemptError, name: str, is_over: bool) -> errors.StorageUnavailableError:
-        """Return the error for `failure` of the last attempt. `is_over` is true if the request's time is over."""
+        """Return the error for `failure`, the last attempt's failure. `is_over`: the time of the request is over."""
         if failure.kind is FailureKind.UNREACHABLE:
             return errors.StorageUnavailableError(self._unreachable(name, failure))
         if failure.kind is FailureKind.BROKEN:
@@ -186,7 +190,7 @@ class Attempts:
 
 
 def check_process() -> None:
-    """Check that the storage library's threads are in this process, or not started yet.
+    """Check that this process can send requests: the storage library's threads are in it, or not started yet.
 
     Raises:
         StorageError: this process was forked from a process that has sent a request.

@@ -1,4 +1,4 @@
-"""Access of `cloud_store` to an Azure Blob Storage container: obstore's clients with their credentials, and errors."""
+"""Access to an Azure Blob Storage container for `cloud_store`: clients with their credentials, and advice in errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ class AzureContainer(Service):
     orders = (str, lambda key: key.split("/"))  # in a hierarchical namespace, `a/b` comes before `a-b/c`
 
     def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
-        """Read account, endpoint and credentials from the options."""
+        """Read account, endpoint and credentials from the options.
+
+        Raises:
+            ConfigurationError: an option is missing or wrong (`azure_place`), or an environment variable would change
+                requests.
+        """
         place = azure_place(options, use)
         super().__init__(options, "az", place.container, place.endpoint, use)
         self.config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_obstore()}

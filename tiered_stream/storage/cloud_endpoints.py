@@ -69,7 +69,8 @@ TABLES = StoreUse(
 def segments_use(options: StorageOptions) -> StoreUse:
     """Return the `StoreUse` of the segments' storage, with the names of the settings that the user wrote.
 
-    If the plugin's properties name the place, the settings are the plugin's properties; otherwise they are our options.
+    The names are properties of the storage plugin if such a property names the bucket or container. Otherwise, they are
+    the options `remote.storage.*`.
     """
     name = place_property(options.layout, options.rsm_config, options.uri)
     prefix = options.plugin_prefix
@@ -79,8 +80,8 @@ def segments_use(options: StorageOptions) -> StoreUse:
 class AzurePlace(NamedTuple):
     """Container, its account, the URL of the account's blob service, and the identity that authorizes requests.
 
-    `names_endpoint` is the name (without its prefix) of the setting that has the URL. It is empty if no setting has
-    the URL, so that the URL follows from the account.
+    `endpoint` is the URL. `names_endpoint` is the name (without its prefix) of the setting that has the URL. It is
+    empty if no setting has the URL, so that the URL follows from the account.
     """
 
     container: str
@@ -129,7 +130,7 @@ def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace
 def bucket_and_path(uri: str) -> tuple[str, str]:
     """Return the bucket or container that a URI names, and the path below it without slashes at its ends.
 
-    In an S3 URI, the ARN of an access point may stand in place of the bucket. A slash or a colon precedes the access
+    In an S3 URI, the ARN of an access point can stand in place of the bucket, with a slash or a colon before the access
     point's name.
     """
     parts = urlsplit(uri)
@@ -223,6 +224,9 @@ def _connection_endpoint(parts: Mapping[str, str], account: str, host: str, sett
         account: the storage account.
         host: the host in the container's URI, or empty.
         setting: the setting that has the connection string, for the error.
+
+    Raises:
+        ConfigurationError: the connection string and the URI name different hosts.
     """
     if "blobendpoint" in parts:
         return parts["blobendpoint"]
@@ -236,10 +240,13 @@ def _connection_endpoint(parts: Mapping[str, str], account: str, host: str, sett
 
 
 def _connection_string(text: str, setting: str) -> dict[str, str]:
-    """Return the values in an Azure connection string, by their names in lower case.
+    """Return the values in the Azure connection string `text`, by their names in lower case.
 
-    `UseDevelopmentStorage=true` becomes the account, key and endpoint of the emulator. `setting` has the text, for
-    errors.
+    `UseDevelopmentStorage=true` becomes the account, key and endpoint of the emulator. `setting` is the name of the
+    setting that has the text, for errors.
+
+    Raises:
+        ConfigurationError: the text is not a connection string, or a URL or protocol in it is malformed.
     """
     if not text:
         return {}

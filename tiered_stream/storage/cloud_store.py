@@ -1,8 +1,8 @@
 """Object store over an S3 bucket, a Google Cloud Storage bucket or an Azure Blob Storage container, by obstore.
 
 obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
-range, and does not hold Python's global lock while it waits. `Attempts` repeats requests, because read-ahead must know
-the number of busy responses.
+range, and does not hold Python's global lock while it waits. `Attempts`, and not obstore, repeats failed requests,
+because read-ahead must know the number of responses that asked for fewer requests.
 
 obstore's threads do not survive a fork, and a request without them would wait forever. So the fork of a process that
 has sent a request refuses requests.
@@ -49,13 +49,13 @@ _ARCHIVED = ("InvalidObjectState", "BlobArchived")
 _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 _CHUNK_BYTES = 1 << 20
-"""Approximate bytes of a large body that obstore gives at once."""
+"""Approximate size in bytes of the pieces in which obstore gives a large body."""
 
 
 class Service(ABC):
     """Access to one bucket or container: it opens obstore's clients, and builds errors.
 
-    There is a subclass for each of the clouds: S3, Google Cloud Storage and Azure Blob Storage.
+    S3, Google Cloud Storage and Azure Blob Storage have a subclass each.
 
     Args:
         scheme: scheme of `uri`.
@@ -101,7 +101,7 @@ class Service(ABC):
         """Settings of `client_class`."""
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials of signed URLs end; infinity: no signed URL ends with them."""
+        """Return the seconds until the credentials that sign URLs end; infinity if they never end a signed URL."""
         return inf
 
     def prepare(self, client: ClientConfig) -> None:  # noqa: B027 - there may be nothing to prepare
@@ -114,7 +114,7 @@ class Service(ABC):
     def connect(self, seconds: float | None) -> Client:
         """Return a new client whose requests take at most `seconds` each, without sending a request.
 
-        The client sends each request once. None: the client is for uploads.
+        The client sends each request once. If `seconds` is None, the client is for uploads.
 
         Raises:
             StorageAccessError: there are no credentials.
@@ -140,10 +140,9 @@ class Service(ABC):
         return opened
 
     def tokens(self) -> Any:
-        """Return the `TokenSource` of the access tokens of requests.
+        """Return the `TokenSource` that gives clients their access tokens, for Google Cloud Storage and Azure only.
 
-        The result is None if the client needs none, or requests them itself. S3 has no access tokens: this method is
-        for other stores.
+        The result is None if a client needs no access token, or requests its tokens itself.
 
         Raises:
             StorageAccessError: a file of credentials cannot be read.
@@ -166,7 +165,8 @@ class Service(ABC):
     def before_signing(self) -> bool:
         """Ask the cloud for settings that signed URLs need, such as the bucket's region, if they are not known yet.
 
-        Other requests find these settings out by failures. Return whether clients need other settings than before.
+        Other requests do not need this, because a failed request shows the right settings. Return whether clients need
+        other settings than before.
         """
         return False
 
@@ -184,17 +184,18 @@ class Service(ABC):
         """Return advice on the credentials, for an error about refused access."""
 
     def grant_hint(self, failure: AttemptError, name: str, *, listing: bool) -> str:
-        """Return advice on the permission that may be missing for the object `name`; may be empty.
+        """Return advice on the permission that may be missing for the object `name`; the advice may be empty.
 
-        The error message has it in front of `access_hint`. `failure` is the refused attempt. `listing` is true if the
-        request was to list keys.
+        The error message has this advice in front of `access_hint`. `failure` is the refused attempt. `listing` is true
+        if the request was to list keys.
         """
         return ""
 
     def refused(self, failure: AttemptError, name: str, *, listing: bool) -> errors.StorageError:
-        """Return the error for `failure`, which another attempt would have, too, such as missing credentials.
+        """Return the error for a request that failed and would fail again, for example because access is refused.
 
         Args:
+            failure: failure of the last attempt.
             name: full name of the object.
             listing: true if the request was to list keys.
         """
@@ -246,7 +247,7 @@ class CloudStore(WritableStore):
     def __init__(self, service: Service, root: str) -> None:
         self._service = service
         self._clients: dict[float | None, Client] = {}
-        """Clients by time limit; a new dictionary when `Service.shows_other_settings` shows that others are needed."""
+        """Clients by time limit in seconds (None: for uploads); replaced when clients need other settings."""
         self._root = root
         self._timeouts = timeouts = service.timeouts
         self._seconds = timeouts.total_ms / 1000
@@ -362,8 +363,8 @@ class CloudStore(WritableStore):
         """Return the time limit of the client for an attempt that should take at most `seconds`.
 
         There are clients with four time limits: the time limit of a whole request, and half, a quarter and an eighth of
-        it. The longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it is an eighth.
-        A hundredth more is allowed, because some time of the request has passed when its first attempt begins.
+        it. The result is the longest limit that exceeds `seconds` by at most 1 %, or else an eighth. The 1 % is for the
+        time between the start of the request and the start of its first attempt.
         """
         limit = self._seconds
         while limit > seconds * 1.01 and limit > self._seconds / _SMALLEST_SHARE:
@@ -418,7 +419,7 @@ class _UnexpectedResponseError(errors.StorageError):
 
 
 class _ListingProgress:
-    """Progress of a listing. Its order is not known at first, and the listed keys show it more and more.
+    """Progress of a listing of keys, whose order is not known at first and follows from the listed keys.
 
     Args:
         orders: possible orders, as functions from a key to its sort key.
@@ -431,9 +432,9 @@ class _ListingProgress:
         self._has_listed = False
 
     def is_new(self, key: str) -> bool:
-        """Return whether the next key comes after `after`, and was not listed already.
+        """Record `key`, the next listed key, and return whether it comes after `after` and was not listed before.
 
-        Keys come again if the listing was started again after an error.
+        A key is listed again if the listing was started again after an error.
         """
         rising = [order for order in self._orders if order(key) > order(self._last)]
         if rising:
@@ -447,9 +448,8 @@ class _ListingProgress:
 
 
 def _just_before(prefix: str) -> str:
-    """Return a key that sorts just before all keys that begin with `prefix`, to begin a listing after it.
+    """Return a key just before all keys that begin with `prefix`; a listing that starts after this key has all of them.
 
-    The result is empty if `prefix` is empty or a folder (with a slash at its end), because the listing then begins
-    there anyway.
+    The result is empty if `prefix` is empty or ends with a slash, because obstore then lists exactly this folder.
     """
     return "" if prefix.endswith("/") else prefix and prefix[:-1] + chr(ord(prefix[-1]) - 1) + "\U0010ffff"

@@ -1,4 +1,4 @@
-"""KIP-1254's extension point: the interface of a class that reads tiered segments and their indexes."""
+"""Interface of a class that reads tiered segments and their indexes (extension point of KIP-1254)."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class RemoteStorageFetcher(ABC):
     """
 
     find_misplacement: Callable[[RemoteLogSegment], Misplacement | None] = staticmethod(lambda segment: None)
-    """Function that finds wrong settings because of which an object of a segment is missing; it may list the storage.
+    """Function that finds out which wrong settings explain a missing object of the segment; it may list the storage.
 
-    It returns None if no setting is known to be wrong.
+    The function returns None if no setting is known to be wrong.
     """
 
     @abstractmethod
@@ -73,7 +73,7 @@ class RemoteStorageFetcher(ABC):
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         """Return the bytes of the segment's indexes of these types; a type that the segment does not have is left out.
 
-        As few requests are sent as the layout allows.
+        As few requests are sent as the layout allows. The errors are the same as for `fetch_log_segment`.
         """
 
     def request_ranges(
@@ -86,7 +86,7 @@ class RemoteStorageFetcher(ABC):
         return cut(byte_range, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
-        """Return the segment's metadata as the storage itself keeps it; None if the storage keeps no metadata.
+        """Return the segment's metadata from the storage itself, such as a manifest; None if the storage has none.
 
         Args:
             segment: segment of which only topic, partition, ids and base offset need to be right.
@@ -94,16 +94,15 @@ class RemoteStorageFetcher(ABC):
         return None
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
+        """Return a signed URL with which anyone can GET ranges of the log for `seconds` seconds (KIP-1248).
 
-        The URL ends earlier if the credentials that have signed it end earlier (`signing_seconds_left`).
-
-        The result is None if the storage cannot sign, or if its object has the log in compressed or encrypted form.
+        The URL ends earlier if the credentials that have signed it end earlier (`signing_seconds_left`). The result is
+        None if the storage cannot sign URLs, or if its object has the log in compressed or encrypted form.
         """
         return None
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials of `signed_location` end; infinity: no signed URL ends with them."""
+        """Return the seconds until the credentials that sign URLs end; infinity if they never end a signed URL."""
         return inf
 
     def slow_down_responses(self) -> int:
@@ -118,11 +117,11 @@ class RemoteStorageFetcher(ABC):
         return str(segment)
 
     def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
-        """Return whether the segment's own metadata, and not the settings, names the keys of its objects."""
+        """Return whether the segment's metadata, and not the settings, determines the keys of its objects."""
         return False
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
-        """Close connections and end threads. It is also called when no reference to the fetcher is left."""
+        """Close connections and end threads. Python also calls this when no reference to the fetcher is left."""
 
     def __del__(self) -> None:
         with suppress(Exception):  # raised by a subclass's `close` if its `__init__` failed

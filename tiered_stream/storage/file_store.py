@@ -22,7 +22,7 @@ class FileStore(ObjectStore):
     """
 
     def __init__(self, root: Path, place: str = SEGMENTS.place) -> None:
-        """Open the store in `root`. `place` is the setting that names `root`, for errors."""
+        """Open the store in the folder `root`. `place` is the setting that names the folder, for errors."""
         self._root = Path(os.path.realpath(root))
         self._place = place
 

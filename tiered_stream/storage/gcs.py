@@ -1,4 +1,4 @@
-"""Access of `cloud_store` to a Google Cloud Storage bucket: obstore's clients with their credentials, and errors."""
+"""Access to a Google Cloud Storage bucket for `cloud_store`: clients with their credentials, and advice in errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GoogleBucket(Service):
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
         self._options = options
         self._key_file: tuple[str, object] = ("", None)
-        """Path of the file with the last client's credentials, and the file's state when the client was made."""
+        """Path of the file with the last client's credentials, and its `file_state` when the client was made."""
         super().__init__(options, "gs", bucket, google_endpoint(options), use)
 
     def prepare(self, client: ClientConfig) -> None:

@@ -2,8 +2,8 @@
 
 The client finds name nodes, a Kerberos ticket and delegation tokens as Hadoop does: `core-site.xml` and `hdfs-site.xml`
 in `HADOOP_CONF_DIR`, `KRB5CCNAME`, `HADOOP_TOKEN_FILE_LOCATION`, `HADOOP_USER_NAME`. It reads from another data node if
-one fails or is silent, but waits for a silent name node without a limit. So each call runs in a thread of its own, and
-nothing waits for the thread when the call's time is over.
+one fails or is silent, but waits for a silent name node without a limit. So each call runs in a separate thread, and
+nothing waits for this thread any longer when the call's time is over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OF_DATA_NODES = ("DataTransferError", "OperationFailed")
 _ENDED_BY_NAME_NODE = "RPC listener disconnected"
 _BUSY = ("StandbyException", "RetriableException", "SafeModeException")
 _MAX_HUNG = MAX_CONNECTIONS
-"""Maximum number of threads that wait for silent nodes after their calls were given up, for one store."""
+"""Maximum number of threads of one store that still wait for silent nodes after their calls have timed out."""
 _WRITE_BYTES = 4 << 20
 """Maximum bytes that the client writes at once. The client accepts only `bytes`, no memory map, and copies them."""
 
@@ -74,7 +74,7 @@ class HdfsStore(WritableStore):
         timeouts = RequestTimeouts.of(options)
         self._silence = (timeouts.connect_ms + timeouts.read_ms) / 1000
         self._hung: set[Future[Any]] = set()
-        """Results of calls that were given up, and whose threads have not ended yet."""
+        """Results of calls that have timed out, and whose threads have not ended yet."""
         self._attempts = Attempts(timeouts, self._unreachable)
         self._uploads = Attempts(replace(timeouts, total_ms=UPLOAD_SECONDS * 1000), self._unreachable)
 
@@ -189,9 +189,9 @@ class HdfsStore(WritableStore):
         return hadoop.hadoop_settings_of(self._options)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
-        """Return the result of `call`, a request to the name node. Raises TimeoutError if it takes too long.
+        """Return the result of `call`, a request to the name node. Raises TimeoutError if the call takes too long.
 
-        The time limit is `seconds`, but at most the time limits to connect and to read, added together.
+        The time limit is the lower of `seconds` and the sum of the time limits to connect and to read.
         """
         return self._within(min(seconds, self._silence), call)
 
@@ -221,7 +221,8 @@ class HdfsStore(WritableStore):
     def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:
         """Return the result of `request`, which is called for each attempt with the client and the seconds left.
 
-        `attempts` sends the request; None: with the time limits of a read.
+        `key` is the key of the requested object, for errors. `attempts` repeats the request, within its time limits;
+        None: the time limits of a read.
         """
         check_process()
         self.before_request()
@@ -262,7 +263,7 @@ class HdfsStore(WritableStore):
         return errors.StorageError(f"the request for {self.describe(key)} failed: {code}")
 
     def _hint(self, parts: ClientError) -> str:
-        """Return advice if the settings may lack Kerberos for the name node, or SASL for the data nodes; else empty."""
+        """Return advice if a setting for Kerberos or SASL may be the reason of the error `parts`; otherwise empty."""
         if parts.text == _ENDED_BY_NAME_NODE and not hadoop.asks_for_kerberos(self._settings):
             return f"; if the name node asks for Kerberos, {self._ask_for_kerberos()}"
         if parts.kind not in _OF_DATA_NODES or not hadoop.asks_for_kerberos(self._settings):

@@ -4,7 +4,8 @@
     TOPIC-PARTITION-TOPICID/OFFSET20-SEGMENTID.index .timeindex .txnindex .snapshot .leader_epoch_checkpoint
 
 Ids are in Kafka's text form, OFFSET20 is the base offset in 20 digits. The store's root is the folder that holds these
-folders (`kafka-tiered-storage`). Objects are as the broker wrote them: no transformation.
+folders (`kafka-tiered-storage`). The objects are exactly the broker's files, without compression or encryption by the
+plugin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interface of an object store, with only the operations that readers of segments need."""
+"""Interface of an object store, with only the operations that this package needs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 ATTEMPTS = 4
-"""Maximum number of times that a request is sent.
+"""Maximum number of times that a request is sent, if the service does not ask for fewer requests.
 
-A request is sent again if the service responds with 429, 500, 502, 503 or 504, or if the connection breaks.
+A request is sent again, for example, if the service responds with 429 or 503, or if the connection breaks.
 """
 
 UPLOAD_SECONDS = 900
-"""Time limit of an attempt of an upload, and of the time in which attempts begin, in seconds."""
+"""Time limit in seconds of each attempt of an upload; after the same time, no further attempt begins."""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
@@ -69,7 +69,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def size(self, key: str) -> int:
-        """Return the object's size in bytes."""
+        """Return the object's size in bytes; a missing object raises StorageObjectNotFoundError."""
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
@@ -87,14 +87,14 @@ class ObjectStore(ABC):
         """Return the object's full name for messages, such as `s3://bucket/key`."""
 
     def signed_url(self, key: str, seconds: int) -> str | None:
-        """Return a URL with which anyone may GET the object for `seconds` seconds, or None if the store cannot sign.
+        """Return a URL with which anyone can GET the object for `seconds` seconds, or None if the store cannot sign.
 
-        No request is sent.
+        No request for the object is sent.
         """
         return None
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials of `signed_url` end; infinity: no signed URL ends with them."""
+        """Return the seconds until the credentials that sign URLs end; infinity if they never end a signed URL."""
         return inf
 
     def slow_down_responses(self) -> int:

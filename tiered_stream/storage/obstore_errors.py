@@ -1,4 +1,4 @@
-"""Errors of obstore as text: the failure of an attempt that each of them stands for."""
+"""Parser of the texts of obstore's errors: obstore gives status, error code and kind only as text."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ _DENIED = re.compile(
     r"not authorized to perform: (?P<action>[a-z0-9-]{1,40}:[A-Za-z]{1,60})"
     r"(?: on resource: (?:&quot;|\\*\")?(?P<resource>arn:[^\s\\\"&<]{1,400}))?"
 )
-"""AWS's text about a missing permission."""
+"""Form of AWS's text about a missing permission."""
 _NO_TOKEN = re.compile(
     r"The operation lacked valid authentication credentials for path External \w+ credential provider: "
     r"(?:\w+: )?(?P<own>.+)"
     r"|Generic \w+ error: (?:Error (?:performing token request|getting token response body|reading federated)|"
     r"'az account|Failed to parse azure cli)"
 )
-"""obstore's text if there is no access token: with the error of a source of this package, or of a token service."""
+"""Form of obstore's text if there is no access token.
+
+The group `own` is the message of this package's `TokenSource`; it is missing if obstore has asked for the token itself.
+"""
 _REDIRECTED = "Received redirect without LOCATION"
-"""obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
+"""obstore's text if S3 responds from another region than the bucket's. The text does not name the bucket's region."""
 _TLS = re.compile(r"error: (?:InvalidCertificate|InvalidMessage)\(\s+(\w+?)(?:Context)?\b")
-"""obstore's text if the server's certificate is not accepted, or if the server does not speak TLS."""
+"""Form of obstore's text if the server's certificate is not accepted, or if the server does not speak TLS."""
 _UNKNOWN_HOST = re.compile(
     "failed to lookup address information: (?:Name or service not known|No address associated|nodename nor servname)"
 )
-"""obstore's text if DNS says that there is no such host. It has other words if DNS does not respond."""
+"""Form of obstore's text if DNS says that there is no such host. If DNS does not respond, the text has other words."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _KINDS = {
     "Timeout": FailureKind.TIMEOUT, "Connect": FailureKind.UNREACHABLE,
     "Request": FailureKind.BROKEN, "Interrupted": FailureKind.BROKEN,
 }  # fmt: skip
-"""Kinds of failures by the names of the kinds of obstore's HTTP errors."""
+"""Kind of failure for each kind of HTTP error that obstore names in its text."""
 
 
 def failure_of(error: Exception) -> AttemptError:
-    """Return the failure that obstore's `error` stands for.
+    """Return the `AttemptError` that describes obstore's `error`.
 
-    obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
+    obstore's errors have no fields. So the HTTP status, or the kind of the HTTP error, is read from the error's text.
     """
     text = str(error)
     status, no_token = _STATUS.search(text), _NO_TOKEN.match(text)

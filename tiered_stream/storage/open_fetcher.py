@@ -1,4 +1,4 @@
-"""Functions that open the fetcher that the options name."""
+"""Functions that open a fetcher of tiered segments (`RemoteStorageFetcher`), as the options say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
     """Return the process's shared fetcher for the storage and layout in `options`.
 
     Raises:
-        ConfigurationError: no storage is configured, or the scheme of its URI is unknown.
+        ConfigurationError: no storage is configured, its URI or endpoint is wrong, or a private key cannot be loaded.
     """
 
     def open_new() -> RemoteStorageFetcher:
@@ -76,7 +76,13 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
 
 
 def _imported(name: str, class_path: str | None) -> Callable[[Mapping[str, str]], RemoteStorageFetcher]:
-    """Import the class with the dotted `name`; add the folder or archive `class_path`, if given, to `sys.path`."""
+    """Import the class with the dotted `name`, and return it.
+
+    The folder or archive `class_path`, if given, is added to `sys.path` first.
+
+    Raises:
+        ConfigurationError: the class cannot be imported, or is no subclass of `RemoteStorageFetcher`.
+    """
     if class_path and class_path not in sys.path:
         sys.path.append(class_path)
     module, _, attribute = name.rpartition(".")

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -> ObjectStore:
-    """Open a new store for `options.uri`. `use` has names of settings for errors; None: the names for segments.
+    """Open a new store for `options.uri`, without a request.
+
+    `use` has the names of settings that errors mention; None: the settings of the segments' storage.
 
     Raises:
-        ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
+        ConfigurationError: `options.uri` is missing or malformed, its scheme is unknown, or other settings of the
+            storage are wrong.
     """
     if options.uri is None:
         raise ConfigurationError(
@@ -51,10 +54,13 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
 
 
 def open_writable(options: StorageOptions, use: endpoints.StoreUse) -> WritableStore:
-    """Open a new store for `options.uri` to which tasks write: it is in a cloud or in HDFS.
+    """Open a new store for `options.uri`, which must be in a cloud or in HDFS, because tasks write to the store.
+
+    `use` has the names of settings that errors mention.
 
     Raises:
-        ConfigurationError: `open_store` raises it.
+        ConfigurationError: `options.uri` is missing or malformed, its scheme is unknown, or other settings of the
+            storage are wrong.
     """
     return open_store(options, use)  # type: ignore[return-value] # only folders are not written to
 
@@ -62,7 +68,7 @@ def open_writable(options: StorageOptions, use: endpoints.StoreUse) -> WritableS
 def open_service(options: StorageOptions, use: endpoints.StoreUse | None = None) -> Service:
     """Return the access (`Service`) to the bucket or container that `options.uri` names.
 
-    `use` has names of settings for errors; None: the names for segments.
+    `use` has the names of settings that errors mention; None: the settings of the segments' storage.
 
     Raises:
         ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of

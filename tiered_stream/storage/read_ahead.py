@@ -21,14 +21,14 @@ Request = tuple[int, RemoteLogSegment, ByteRange]
 """One GET: the index of its part in `parts`, the segment, and the range of the segment's bytes."""
 
 _REQUESTS_BEFORE_PAUSE = 3
-"""Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
+"""Number of requests that are sent at first for a consumer that may stop early; they fetch 24 MiB by default.
 
-When the consumer has released all but one of their responses, more requests are sent.
+When the consumer has released all but one of the responses, more requests are sent.
 """
 _LAYOUTS_AHEAD = 2
-"""Number of parts whose byte ranges are determined before the parts' requests are needed.
+"""Number of further parts whose byte ranges are determined in advance.
 
-To determine them, the fetcher of a layout may have to read a manifest.
+To determine a part's byte ranges, a fetcher may have to read a manifest.
 """
 
 
@@ -52,13 +52,15 @@ def read_ahead(
     that have not begun or that wait for `pace`; the others end within the storage's timeouts.
 
     Args:
+        options: limits on the size, the number and the memory of requests.
         on_fetch: called in the consumer's thread for each response, with its number of bytes and the request's seconds.
         pace: called in the request's thread before the request is sent; it waits until the bytes may be read.
         may_stop: the consumer may stop after a few rows. So few bytes are requested at first.
-        window: speeds that earlier calls measured; this call adds its own. None: a new window.
+        window: request window with the speeds that earlier calls measured, and to which this call adds its own. None: a
+            new window.
 
     Raises:
-        StorageError, CorruptDataError: raised at the point in the order where the bytes are missing.
+        StorageError, CorruptDataError: bytes cannot be fetched; the error is raised after all bytes before them.
     """
     window = window or RequestWindow(options)
     bytes_ahead = _BytesAhead(options, may_stop)

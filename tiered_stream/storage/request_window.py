@@ -21,8 +21,10 @@ Two of their responses wait for the decoder, because speeds vary. The third requ
 twice the usual size, there is one request less, because each waiting response uses twice the memory.
 """
 _QUICK = 2
-"""Ratio of the times of storage and decoder below which the storage is quick, so that requests have twice the usual
-size."""
+"""Ratio of a request's time per byte to the decoder's time per byte, below which the storage counts as quick.
+
+Requests to a quick storage have twice the usual size.
+"""
 _RECENT = 16
 """Number of recent responses from which speeds are estimated."""
 _MIN_SECONDS_PER_BYTE = 1e-9
@@ -30,7 +32,7 @@ _MIN_SECONDS_PER_BYTE = 1e-9
 
 
 class RequestWindow:
-    """Chooser of the number of requests to have ahead of the decoder (at least 1), and of their size in bytes.
+    """Chooser of the number of GETs to send before the decoder needs their bytes (at least 1), and of their size.
 
     A storage that is slow to send the first byte, or slow on each connection, needs many requests at once. A quick
     storage needs few requests, and fewer requests use less memory. The time of a request is estimated from the fastest
@@ -113,7 +115,7 @@ _windows: PerProcess[RequestWindow] = PerProcess()
 
 
 def window_for(options: Options) -> RequestWindow:
-    """Return the process's shared request window for the storage, the fetcher class and the fetch options.
+    """Return the process's shared window for the storage, the fetcher class and the fetch settings in `options`.
 
     The window keeps the speeds that earlier tasks of the process have measured.
     """

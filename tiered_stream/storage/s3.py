@@ -1,4 +1,4 @@
-"""Access of `cloud_store` to an S3 bucket: obstore's clients with their credentials, and errors."""
+"""Access to an S3 bucket for `cloud_store`: obstore's clients with their credentials, and advice in errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRONG_KEYS = {
 }
 """Options (without their prefix) whose values are wrong, by the service's error code for refused credentials."""
 _DENIALS = ("AccessDenied", "")
-"""Codes of S3 for a permission that is missing; a response without a body has no code."""
+"""Error codes of S3 for a permission that is missing; a response without a body has an empty code."""
 
 
 class S3Bucket(Service):
@@ -45,7 +45,12 @@ class S3Bucket(Service):
     ))  # fmt: skip
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
-        """Read the bucket's endpoint, region and credentials from the options and from AWS's configuration."""
+        """Read the bucket's endpoint, region and credentials from the options and from AWS's configuration.
+
+        Raises:
+            ConfigurationError: the bucket's name, the endpoint or AWS's configuration is malformed, or only one of
+                access key id and secret access key is given.
+        """
         check_bucket(bucket, use.place)
         if (options.access_key_id is None) != (options.secret_access_key is None):
             raise ConfigurationError(

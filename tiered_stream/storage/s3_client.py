@@ -53,7 +53,7 @@ _OF_OBJECT_STORE = [f"AWS_{name}" for name in OF_DELTALAKE]
 _SHOWN = ("provider", "profile", "endpoint_url", "cred_var")
 """Fields of botocore's errors that say which source of credentials failed. Others may have a program's output."""
 WAITS_FOR_CREDENTIALS = 4
-"""Number of waits in a request for credentials: two attempts, each of which waits to connect and to read."""
+"""Maximum number of waits in a request for credentials: two attempts, each of which waits to connect and to read."""
 _NO_CREDENTIALS = (aws.BotoCoreError, aws.ClientError, OSError, ValueError, LookupError, RuntimeError)
 """Errors of botocore if there are no credentials; RuntimeError means that new credentials have expired already."""
 _UNREACHABLE = (aws.ConnectionError, aws.HTTPClientError, aws.MetadataRetrievalError, aws.NoCredentialsError)
@@ -65,11 +65,14 @@ an outage of an instance's metadata service.
 _ATTEMPTS = 2
 """Maximum number of attempts to find credentials that time out."""
 _LONG_ATTEMPT = 1.0
-"""Seconds from which on a failed attempt is a timeout: botocore's default for an instance's metadata service."""
+"""A failed attempt counts as a timeout if it took at least this number of seconds.
+
+1 s is botocore's default timeout for an instance's metadata service.
+"""
 _MACHINE = "iam-role"
 """botocore's name of the provider that asks an instance's metadata service."""
 _FAILURE_HELD = 1.0
-"""Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
+"""Seconds for which a failure is raised again without a new request, so that waiting threads do not all repeat it."""
 _ANY_KEY = "key"
 _ENVIRONMENT, _SETTINGS = "env", "explicit"
 """botocore's names of the providers of credentials in environment variables, and in this package's settings."""
@@ -103,7 +106,7 @@ class S3Session:
         """botocore's name of the provider that the credentials come from; empty before `credentials` has found some."""
         self._credentials: Credentials | None = None
         self._ends: tuple[tuple[datetime, datetime], ...] = ()
-        """For credentials that end: the time until which clients use them, and the time at which they end."""
+        """Pairs for credentials that end: the time until which clients use them, and the time at which they end."""
         self._failure: tuple[float, StorageAccessError] | None = None
         self._moving = Lock()
         """Lock while `region` and `bucket_url` change, so that no client gets the new region with the old URL."""
@@ -159,9 +162,9 @@ class S3Session:
     def _style(self) -> Literal["path", "virtual", "auto"]:
         """Return botocore's addressing style, which says whether the bucket is in the URL's path or in its host.
 
-        `auto` would lead to AWS's global host, which newer regions refuse, or to the FIPS endpoint of us-east-1. At
-        an endpoint of one's own, it puts the bucket in the path, which almost all services accept. Tables are
-        addressed as S3A addresses them.
+        For AWS, `auto` would lead to its global host, which newer regions refuse, or to the FIPS endpoint of us-east-1.
+        For another endpoint, `auto` puts the bucket in the path, which almost all services accept. Buckets of tables
+        are addressed as Hadoop's S3A addresses them.
         """
         if self._access.s3_path_style or _is_ip_address(urlsplit(self.endpoint_url or "").hostname):
             return "path"
@@ -194,7 +197,7 @@ class S3Session:
     def object_store_config(self) -> dict[str, str]:
         """Return the settings of the crate `object_store` for requests to the bucket, without credentials.
 
-        With them, and with credentials, no environment variable decides where requests go or who signs them.
+        With these settings and with credentials, no environment variable changes the target or the signer of requests.
 
         Raises:
             ConfigurationError: an environment variable that no setting can override would change the requests.
@@ -220,10 +223,10 @@ class S3Session:
         }
 
     def follow_region(self, named: str) -> bool:
-        """Use the bucket's region from now on, if it differs from the region in use; return whether it differs.
+        """Set `region` and `bucket_url` to the bucket's actual region; return whether it differs from `region` so far.
 
-        `named` is the region that the service has named; if it is empty, AWS is asked. An S3 service other than AWS is
-        not asked.
+        `named` is the region that the service has named. If `named` is empty, AWS is asked for the region; other S3
+        services are not asked.
         """
         region = named or self.find_region()
         if not region:
@@ -250,7 +253,7 @@ class S3Session:
             return ""
 
     def credentials(self) -> S3Credential:
-        """Return credentials that are valid now.
+        """Return valid credentials in obstore's form; `expires_at` is the time at which obstore is to ask again.
 
         botocore renews credentials that expire. Other credentials are looked for again at each call.
 
@@ -293,9 +296,9 @@ class S3Session:
         }
 
     def credentials_seconds_left(self) -> float:
-        """Return the seconds until credentials end that a client may still use; infinity: they do not end.
+        """Return the seconds until the earliest end of credentials that a client may still use.
 
-        If clients may use several credentials, the earliest end counts.
+        The result is infinity if no such credentials end.
         """
         now = datetime.now(UTC)
         return min(((end - now).total_seconds() for until, end in self._ends if until > now), default=inf)
@@ -314,11 +317,15 @@ class S3Session:
             return found, found.get_frozen_credentials()
 
     def forget_credentials(self) -> None:
-        """Look for credentials again at the next call of `credentials`, because the service says that they ended."""
+        """Drop the known credentials, so that the next call of `credentials` looks for new ones."""
         self._credentials = None
 
     def load_credentials(self) -> RefreshableCredentials:
-        """Return the credentials in the form of botocore, whose clients request new ones at their `expires_at`."""
+        """Return the credentials in botocore's form; botocore's clients ask for new credentials when these expire.
+
+        Raises:
+            StorageAccessError: no credentials are found, or a provider of the chain fails.
+        """
         renew = self._for_botocore
         return RefreshableCredentials.create_from_metadata(renew(), renew, "", advisory_timeout=0, mandatory_timeout=0)
 
@@ -332,7 +339,7 @@ class S3Session:
         }
 
     def _without_credentials(self, error: Exception) -> str:
-        """Return the message for `error`, which gave no credentials; it has no output of the user's own programs."""
+        """Return the message for botocore's `error` about missing credentials, without output of users' programs."""
         known = getattr(error, "kwargs", {})
         says = " ".join(str(known[name]) for name in _SHOWN if name in known)
         if isinstance(error, aws.ClientError):
@@ -349,7 +356,7 @@ class S3Session:
         return f"no credentials for s3://{self._bucket}{reason}: {self.access_hint()}"
 
     def access_hint(self) -> str:
-        """Return advice for missing or refused credentials; if their origin is known, the advice is only about it."""
+        """Return advice on missing or refused credentials; if their source is known, the advice names this source."""
         use, keys = self._use, f"{self._use.prefix}aws.access.key.id and {self._use.prefix}aws.secret.access.key"
         origin = f"the provider {self.provider} of AWS's credential chain"
         if self.provider == _ENVIRONMENT:
@@ -384,11 +391,10 @@ _table_sessions: PerProcess[S3Session] = PerProcess()
 
 
 def table_session(access: S3Access, bucket: str) -> S3Session:
-    """Return the process's shared access to the bucket of a table.
+    """Return the process's shared `S3Session` for the bucket of a table.
 
     Raises:
-        ConfigurationError: the settings are wrong, or the environment would replace them.
-        StorageAccessError: there are no credentials.
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
     """
     return _table_sessions.get({"access": access, "bucket": bucket}, lambda: S3Session(access, bucket, TABLES))
 
@@ -438,7 +444,7 @@ def _session(access: S3Access, timeout: float) -> botocore.session.Session:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return whether another request for credentials may succeed after botocore's error."""
+    """Return whether another request for credentials may succeed after the `error` of botocore."""
     if isinstance(error, aws.ClientError):
         return int(error.response["ResponseMetadata"].get("HTTPStatusCode", 0)) >= 500
     if isinstance(error, aws.CredentialRetrievalError):  # of a renewal, which found nothing

@@ -68,7 +68,7 @@ class Place:
         return f"{self.plugin_prefix}key.prefix"
 
     def correction(self, configured: Place) -> str:
-        """Return the settings of this place that differ from `configured`, for messages, as the user writes them."""
+        """Return the settings of this place that differ from `configured`, as a text of `NAME=VALUE` for messages."""
         values = {
             "remote.storage.layout": (self.layout, configured.layout),
             "remote.storage.uri": (self.uri, configured.uri),
@@ -131,7 +131,7 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
     """Return how wrong settings explain a missing object of `segment`; None if the settings may be right.
 
     The settings may be right if they lead to other objects of the segment's topic, because then only this object was
-    deleted. The settings may also be right if the storage cannot be listed and the segment's log is found nowhere else.
+    deleted. They may also be right if the storage cannot be listed, and the segment's log is not found anywhere else.
     """
     configured = configured_place(storage, segment)
     is_listed = False
@@ -143,7 +143,7 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
         advice = f"no bucket can be listed there: correct the endpoint, or {copy_broker_settings(storage)}"
         return Misplacement("", advice)
     except StorageError:
-        pass  # the user may not list
+        pass  # the user is not authorized to list objects
     root = _root(storage)
     store = open_store(replace(storage, uri=root))
     with suppress(StorageError):
@@ -156,7 +156,10 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
 
 
 def copy_broker_settings(storage: StorageOptions) -> str:
-    """Return the advice to correct the settings of the segments' place, by the names that the user wrote."""
+    """Return advice for errors: copy the settings of bucket and key prefix from the brokers' configuration.
+
+    The settings have the names under which the user wrote them.
+    """
     pasted = place_property(storage.layout, storage.rsm_config, storage.uri)
     place = f"{storage.plugin_prefix}{pasted}" if pasted else f"{STORAGE_URI.name}, {LAYOUT.name}"
     return f"set {place} and {storage.plugin_prefix}key.prefix to what the brokers' own settings say"
@@ -192,9 +195,9 @@ def _root(storage: StorageOptions) -> str:
 
 
 def _listed_places(storage: StorageOptions, root: str) -> Iterator[Place]:
-    """List `root`, and yield the place of each segment in it; segments of one place in a row yield it only once.
+    """List the objects below the URI `root`, and yield the place of each segment.
 
-    At most `_MAX_LISTINGS` listing requests are sent.
+    Consecutive segments of one place yield the place only once. At most `_MAX_LISTINGS` listing requests are sent.
     """
     store, after, known = open_store(replace(storage, uri=root)), "", ""
     for _ in range(_MAX_LISTINGS):
@@ -231,7 +234,7 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
     Return None if the manifest cannot be read, or describes another segment.
 
     Args:
-        path: key of the segment's manifest, without the suffix that it has as a manifest.
+        path: key of the segment's manifest, without the suffix `.rsm-manifest`.
     """
     with suppress(StorageError, CorruptDataError, UnsupportedDataError):
         segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment

@@ -1,7 +1,7 @@
 """Limit of bytes, or of requests, a second: a token bucket whose balance of bytes may become negative.
 
-A call may take more bytes than one second allows. A call passes when the balance is not negative, and may then make it
-negative. Later calls wait until the balance has grown to 0 again.
+A call may take more bytes than one second allows. A call passes when the balance is not negative, and the call may make
+the balance negative. Later calls wait until the balance has grown to 0 again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Comparison of a table of the latest state with its topics by sums of row hashes, for the function `verify`.
 
-Topics and table are each read once into sums of row hashes, for each of `BUCKETS` buckets of keys. If the sums of a
-bucket differ, the rows of this bucket are read again from both sides, and compared key by key.
+Such a table (`ingest.mode=upsert`) has one row for each key: the row of the key's last record. Topics and table are
+each read once, and their row hashes are summed up in `BUCKETS` buckets of keys. If the sums of a bucket differ, the
+rows of this bucket are read again from topics and table, and compared key by key.
 """
 
 from __future__ import annotations
@@ -38,15 +39,16 @@ _JSON = (
     "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", 'timestampNTZFormat', "
     "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
 )
-"""Options of `to_json` by which different values have different texts."""
+"""Options for Spark's `to_json`, with which different values always become different texts."""
 
 
 @dataclass(frozen=True)
 class LatestSides:
     """The topics and the table that are compared. The methods build DataFrames of their rows.
 
-    The columns of a row are in the structs `key` and `row`, so that they collide with no other name. `bucket` is the
-    bucket of the key, and `hash` the hash of `row`.
+    Each DataFrame has a struct `key` with the key columns, and a struct `row` with all compared columns. The structs
+    prevent collisions with the names of the table's columns. The column `bucket` is the bucket number of the key, and
+    `hash` is the hash of `row`.
     """
 
     spark: SparkSession
@@ -55,7 +57,7 @@ class LatestSides:
     """Options of the source of records."""
     table: DataFrame
     fields: tuple[StructField, ...]
-    """Columns of the table that a MERGE sets, as the table has them."""
+    """Compared columns: the table's columns that the ingest job's MERGE sets, with the table's names and types."""
     keys: tuple[str, ...]
     order_by: str | None
     kafka: Mapping[str, str]
@@ -65,28 +67,28 @@ class LatestSides:
     times: TimeRange | None
     """Only records with timestamps in this range are compared. If it is None, all records are compared."""
     is_whole: bool
-    """True if the compared offsets begin where the table begins, so that they have every key of the table."""
+    """True if the compared offsets begin where the table begins, so that no row is of a record before them."""
     is_part: bool
-    """True if the table may have rows of later records than the compared ones."""
+    """True if the table may have rows of records that are later than the compared records."""
 
     @property
     def has_positions(self) -> bool:
-        """Return whether the table has columns for partition and offset, and, for several topics, for the topic."""
+        """Return whether the table has columns for partition and offset, and for the topic if there are several."""
         is_one = len({partition.topic for partition in self.offsets}) <= 1
         return {"partition", "offset"} <= self.kafka.keys() and (is_one or "topic" in self.kafka)
 
     def topic_rows(self) -> DataFrame:
         """Return the last row of each key in the topics, also of keys whose last record deletes the row.
 
-        The columns are `key`, `row`, `bucket`, `hash`, and these:
+        The columns are `key`, `row`, `bucket`, `hash` (see the class), and these:
 
         - `deletes`: true if the key's last record deletes the row.
         - `record`: a text with partition and offset of the key's last record.
-        - `mixed`: a text with two partitions that have records of the key; null: there is one partition.
-        - `unknown`: the columns whose values no compared record has, because the database did not send them
+        - `mixed`: a text with two partitions that have records of the key; null if only one partition has.
+        - `unknown`: names of the columns whose values no compared record has, because the database did not send them
           (`ingest.unavailableValue`).
-        - `ties`: hashes of rows that the table may have instead, because their records have the same `ingest.orderBy`
-          as the last record; the text `_DELETED` stands for no row.
+        - `ties`: hashes of rows that the table may have instead of `row`, because their records and the last record
+          have the same value of `ingest.orderBy`. The text `_DELETED` means that the table may also lack the row.
         """
         given = narrowed(self.options, self.offsets) | times_options(self.times)
         read = self.spark.read.format(SOURCE).options(**TaskSettings(self.routing).added_to(given)).load()
@@ -111,9 +113,11 @@ class LatestSides:
         return tied.where("rank = 1")
 
     def table_rows(self) -> DataFrame:
-        """Return the table's rows with the further column `place`: `before`, `within` or `after` the compared offsets.
+        """Return the table's rows with the columns `key`, `row`, `bucket`, `hash` (see the class) and `place`.
 
-        `place` is null if the table does not have the position of a row's record, or if its partition is not compared.
+        `place` is `before`, `within` or `after`, and says where the offset of the row's record is relative to the
+        compared offsets. It is null if the table lacks the record's partition or offset, or if the partition is not
+        compared.
         """
         return self._hashed(self.table.selectExpr(*self._structs(), f"{self._place()} AS place"))
 
@@ -157,10 +161,10 @@ class LatestSides:
 def compare(sides: LatestSides, report: LatestReport) -> LatestReport:
     """Compare the sums of topics and table by bucket, and then the rows of the buckets whose sums differ.
 
-    Returns `report` with the numbers of rows and the differences that were found.
+    Return a copy of `report` with the numbers of rows and the differences that were found.
 
     Raises:
-        ConfigurationError: a key is in several partitions, and no column orders its records.
+        ConfigurationError: a key has records in several partitions, and `ingest.orderBy` is not set.
     """
     early = "place = 'before' OR place IS NULL" if sides.has_positions and not sides.is_whole else "false"
     topic = sides.topic_rows().groupBy("bucket").agg(
@@ -185,7 +189,7 @@ def compare(sides: LatestSides, report: LatestReport) -> LatestReport:
 
 
 def _with_differences(sides: LatestSides, buckets: Sequence[int], report: LatestReport) -> LatestReport:
-    """Compare the rows of `buckets` key by key; return `report` with the differences."""
+    """Compare the rows of `buckets` key by key; return a copy of `report` with the differences."""
     chosen = f"bucket IN ({', '.join(map(str, buckets))})"
     over = "OVER (PARTITION BY key"
     theirs = sides.table_rows().where(chosen)
@@ -215,10 +219,11 @@ def _with_differences(sides: LatestSides, buckets: Sequence[int], report: Latest
 
 
 def _kind(sides: LatestSides) -> str:
-    """Return an SQL expression of the kind of difference of a key: a value of `Kind`, or null if both sides agree.
+    """Return an SQL expression for how a key's row in the table differs from the key's last record in the topics.
 
-    It is `_OUTSIDE` if the compared records do not show if the sides agree. It is `_TIED` if the table has another row,
-    or no row, by another record with the same `ingest.orderBy`.
+    Its value is a value of `Kind`, or null if there is no difference. `_OUTSIDE` means that the compared records do not
+    show whether there is a difference. `_TIED` means that the table has the row of another record with the same value
+    of `ingest.orderBy`, or lacks the row because this record deletes it.
     """
     newer = "coalesce(place = 'after', false)"
     if not sides.has_positions and sides.order_by is not None and sides.is_part:
@@ -274,9 +279,9 @@ def _text(value: str, kind: DataType) -> str:
 
 
 def _flat(value: str, kind: DataType) -> str:
-    """Return SQL for a value in a form that `xxhash64` hashes completely.
+    """Return an SQL expression for the value `value` of type `kind` in a form that `xxhash64` hashes completely.
 
-    A nested value becomes JSON, because `xxhash64` skips nulls in a struct.
+    A nested value becomes JSON, because `xxhash64` skips nulls in a struct. Any other value is unchanged.
     """
     is_nested = isinstance(kind, StructType | ArrayType | MapType)
     return f"to_json(struct({value}), {_JSON})" if is_nested else value
@@ -287,9 +292,9 @@ def _quoted(name: str) -> str:
 
 
 def _as_in_table(rows: DataFrame, column: StructField) -> Column:
-    """Return the column of the topics' rows with the name and the type that it has in the table.
+    """Return a column of the topics' `rows` with the name and the type of the table's column `column`.
 
-    If the rows do not have the column, it is null, as in the row that a MERGE writes.
+    If `rows` lacks the column, its value is null, as in a row that the ingest job's MERGE writes.
     """
     own = next((each for each in rows.schema if each.name.lower() == column.name.lower()), None)
     if own is None:

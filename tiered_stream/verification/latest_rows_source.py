@@ -1,7 +1,7 @@
-"""Spark source that is planned like `tiered_stream`, but returns rows of a table of the latest state.
+"""Spark source that is planned like the source `tiered_stream`, but returns rows of a table of the latest state.
 
-Its tasks decode records as the tasks do that land the table, and keep the last row of each key in memory. Several rows
-of a key may come from several splits, so the reader must find the last one once more.
+Each task reads one split (offsets of one partition), decodes its records as the ingest job does, and returns the last
+row of each key. Different tasks may return rows of the same key, so the caller must still find the last of these rows.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 SOURCE = "tiered_stream_latest_rows"
 _BATCH_ROWS = 65_536
 _READY_BYTES = 16 << 20
-"""Bytes of finished rows in memory, at which a task sends them to the JVM."""
+"""Bytes of finished rows in memory above which a task sends these rows to the JVM."""
 
 
 class LatestRowsDataSource(DataSource):
-    """Spark data source of the rows that a table's topics would be landed as; only `latest_comparison` uses it.
+    """Spark data source that decodes topics' records to rows of their table; only `latest_comparison` uses it.
 
     The columns are the table's columns that are decoded from records, and then `latest_rows.STAGED`: partition, offset,
     and whether the record deletes the row of its key.
@@ -52,7 +52,7 @@ class LatestRowsDataSource(DataSource):
 
 
 def latest_schema(routing: Routing) -> StructType:
-    """Return the columns of the source, for a routing to one table."""
+    """Return the columns of `LatestRowsDataSource` for the table and the topics in `routing`, which has one table."""
     # Imported late, because the import loads NumPy, which a driver does not need.
     from tiered_stream.delta.write.latest_rows import STAGED
 
@@ -60,9 +60,10 @@ def latest_schema(routing: Routing) -> StructType:
 
 
 def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa.RecordBatch]:
-    """Read a split, and yield the last rows of its keys with the columns of `latest_schema`; then send the counters.
+    """Read a split (offsets of one partition), and yield the last row of each key with the columns of `latest_schema`.
 
-    Records that would become dead letters have no row.
+    At the end, send the read counters to the addresses in `options`. Records that would become dead letters have no
+    row. A key may have several rows, of which the last counts.
 
     Raises:
         TieredStreamError: the split cannot be read, or a record does not decode and `ingest.onDecodeError` is `fail`.
@@ -86,7 +87,7 @@ def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa
 
 
 def _with_columns(rows: list[DayRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with the columns of `schema`; a topic that shares the table may lack some of them."""
+    """Yield the rows with the columns of `schema`. Columns that the rows of a topic lack are filled with nulls."""
     import pyarrow as pa
 
     from tiered_stream.delta.landing.spark_rows import as_struct

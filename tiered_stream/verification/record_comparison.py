@@ -36,7 +36,7 @@ AT_ONCE = 32
 """Maximum number of partitions whose first differing buckets are read again in one Spark query."""
 
 OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
-"""Table column for each of Kafka's columns, for a table that names these columns as the source does."""
+"""Names of a table's columns by the name of Kafka's column, for a table with the names that the source gives them."""
 _KEYS = list(SUMS[:3])
 FIGURES = SUMS[3:]
 _ROW_KEYS = ["topic", "partition", "offset"]
@@ -62,8 +62,8 @@ _TEXTS = {
 class Sides:
     """The topics and the table that are compared. The methods build DataFrames of their records, row hashes or sums.
 
-    `settings` are the options of the source. Only records with timestamps within `times` are compared. If it is None,
-    all records are compared.
+    `settings` are the options of the source. Only records with timestamps within `times` are compared. If `times` is
+    None, all records are compared.
     """
 
     spark: SparkSession
@@ -72,9 +72,9 @@ class Sides:
     times: TimeRange | None
 
     def topic_rows(self, ranges: Ranges, source: str = "tiered_stream") -> DataFrame:
-        """Return the rows that the Spark source named `source` gives for the topics' offset ranges `ranges`.
+        """Return the rows that the Spark source named `source` returns for the offset ranges `ranges`, by partition.
 
-        If it is `tiered_stream`, the rows have topic, partition, offset, and the compared columns.
+        If `source` is `tiered_stream`, the rows have topic, partition, offset, and the compared columns.
         """
         settings = narrowed(self.settings, ranges) | times_options(self.times)
         settings[INCLUDE_HEADERS.name] = str("headers" in self.table.columns).lower()
@@ -89,9 +89,9 @@ class Sides:
     def table_sums(self, scope: Scope) -> DataFrame:
         """Return the table's sums of row hashes, one row for each bucket of each partition.
 
-        The columns are `SUMS`, `lowest` and `highest`: the lowest and the highest offset in the bucket. Rows outside of
-        the scope's bounds are summed with null as their bucket. If the scope has a start and an end (`needs_table` is
-        false), only some of these rows are summed.
+        The columns are `SUMS`, and the lowest and the highest offset in the bucket (`lowest`, `highest`). Rows outside
+        of `scope.table_bounds()` are summed with null as their bucket. If `scope.needs_table` is false, only some of
+        these outside rows are summed.
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
@@ -105,9 +105,11 @@ class Sides:
 
 
 def hash_sums(value: str, prefix: str = "") -> list[Column]:
-    """Return aggregates with the names `FIGURES` after `prefix`: number and sums of the hashes `value`, an expression.
+    """Return Spark aggregates: the number of hashes, and the sums of their upper and of their lower 32 bits.
 
-    Rows for which `value` is null do not count.
+    Args:
+        value: SQL expression for the hash of a row; rows for which it is null do not count.
+        prefix: text before the names of the aggregates, which are `FIGURES`.
     """
     sums = f"count({value})", f"sum(shiftrightunsigned({value}, 32))", f"sum({value} & 4294967295)"
     return [sql.expr(f"{text} AS {prefix}{name}") for name, text in zip(FIGURES, sums, strict=True)]
@@ -173,8 +175,8 @@ class Compared(NamedTuple):
     """Result of comparing one partition's sums.
 
     `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
-    outside of the scope. `differing` are the offsets from the first to the last bucket that differs, both whole, or
-    None if no bucket differs.
+    outside of the compared offsets. `differing` is the offset range from the start of the first differing bucket to the
+    end of the last one, or None if no bucket differs. A bucket has 65,536 offsets.
     """
 
     topic_records: int = 0
@@ -187,8 +189,8 @@ class Compared(NamedTuple):
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
     """Compare the topic's sums with the table's sums, and return the results by partition.
 
-    `topic` may have several rows for one bucket, and `table` has one. The results include partitions of which only the
-    topic or only the table has sums.
+    Both DataFrames have the columns `SUMS`. `topic` may have several rows for one bucket; `table` has at most one. The
+    results include partitions of which only the topic or only the table has sums.
     """
     added = [sql.sum(name).alias(f"topic_{name}") for name in FIGURES]
     joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
@@ -220,13 +222,13 @@ def first_differences(
 ) -> dict[TopicPartition, Difference]:
     """Return the first difference of each partition whose sums differ.
 
-    The first differing bucket of each partition is read again from topic and table. If they are now equal in this
-    bucket, the partition is not in the result.
+    The first differing bucket (65,536 offsets) of each partition is read again from topic and table. If topic and table
+    are now equal in this bucket, the partition is not in the result.
 
     Args:
-        bounds: the table's offset ranges to compare.
-        sums: results of `compare`.
-        offsets: the topics' offset ranges to compare.
+        bounds: the table's offset ranges to compare, by partition.
+        sums: results of `compare`, by partition.
+        offsets: the topics' offset ranges to compare, by partition.
     """
     firsts = {partition: each.differing.start for partition, each in sums.items() if each.differing is not None}
     differences: dict[TopicPartition, Difference] = {}
@@ -245,8 +247,8 @@ def _differences(sides: Sides, topic: Ranges, table: Ranges) -> dict[TopicPartit
     """Compare row hashes by offset, and return the first difference of each partition that differs.
 
     Args:
-        topic: offset ranges that are read from the topics.
-        table: offset ranges that are read from the table.
+        topic: offset ranges to read from the topics, by partition.
+        table: offset ranges to read from the table, by partition.
     """
     row_hash = row_hash_sql(sides.table.columns)
     ours = _by_offset(sides.topic_rows(topic), row_hash, "topic_")
@@ -342,10 +344,10 @@ def _time(text: bytes | None) -> str:
 
 
 def _bytes(window: bytes | None, size: int | None, start: int) -> str:
-    """Return a text that shows a value: all of it if it has at most 24 bytes, or the block with the first difference.
+    """Return a text that shows a value of at most 24 bytes completely, and otherwise only `window`.
 
     Args:
-        window: the block of the value in which the first difference is, or None if the value is null.
+        window: the block of the value with the first difference, or None if the value is null.
         size: size of the whole value in bytes.
         start: position of the block in the value.
     """

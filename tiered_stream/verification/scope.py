@@ -33,6 +33,7 @@ from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.source import spark_schema
 
 NO_END = 2**63 - 1
+"""End of an offset range that has no end."""
 
 _FAIL_ON_DATA_LOSS = spark.FAIL_ON_DATA_LOSS.name
 
@@ -40,15 +41,16 @@ _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
 }  # fmt: skip
-"""Other type that a table's column may have, by column name. Otherwise a column has the type of the source's column."""
+"""Second type that a table's column can have, by the source's column name, in addition to the source's own type."""
 
 
 @dataclass(frozen=True)
 class VerifiedTable:
     """Delta table at one `version`.
 
-    `columns` are the names in `HASHED` for which the table has a column. `rows` are the table's rows, with these
-    columns and `topic`, `partition` and `offset`. The columns of `rows` have the source's names and types.
+    `columns` are the names among `timestamp`, `key`, `value` and `headers` for which the table has a column. `rows` are
+    the table's rows, with these columns and `topic`, `partition` and `offset`. The columns of `rows` have the source's
+    names and types.
     """
 
     name: str
@@ -58,16 +60,16 @@ class VerifiedTable:
 
 
 def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
-    """Return the table at its current latest version; later commits are not read.
+    """Return the table at its latest version. Commits after this call are not read.
 
     Args:
         table: a path (it has a slash in it), or a name in the catalog.
-        names: name of the table's column for each of Kafka's columns, by Kafka's name (see `record_columns`). A column
-            of Kafka's without a name is not compared.
+        names: name of the table's column for each of Kafka's columns, by Kafka's name (see `record_columns`). Kafka's
+            columns that are not in `names` are not compared.
 
     Raises:
         ConfigurationError: there is no Delta table, it lacks columns, or a column has another type than the source's.
-            Or the Spark session cannot read Delta tables, or has no connector to the table's store.
+            Also if the Spark session cannot read Delta tables, or has no connector to the table's store.
         TableError: Spark cannot reach the table.
     """
     check_delta(spark)
@@ -107,8 +109,11 @@ def latest_version(spark: SparkSession, address: TableAddress) -> tuple[int, Dat
 def _cast(table: str, name: str, table_type: DataType) -> DataType:
     """Check the type of a table's column, and return the type of the source's column `name`, for a cast.
 
-    The table may have keys and values as STRING, partitions as BIGINT, and offsets as INT. Texts become bytes without a
-    change, because Spark keeps bytes in a STRING even if they are not UTF-8.
+    The table may have keys and values as STRING, partitions as BIGINT, and offsets as INT. A cast of STRING to BINARY
+    keeps all bytes, because Spark keeps bytes in a STRING even if they are not UTF-8.
+
+    Raises:
+        ConfigurationError: the table's column has another type.
     """
     source_type = spark_schema(include_headers=True)[name].dataType
     allowed = (type(source_type), _TYPES.get(name, type(source_type)))
@@ -125,9 +130,9 @@ def _cast(table: str, name: str, table_type: DataType) -> DataType:
 class Scope:
     """Offset ranges of a comparison, by partition: `logs` are the topics' offsets, and `requested` a part of them.
 
-    The options' positions or the caller of `verify` choose the requested ranges. `has_start` and `has_end` are True if
-    the options name a start and an end. Without a start or an end, the range to compare begins or ends at the table's
-    lowest or highest offset.
+    The starting and ending options, or the caller of `verify`, choose the requested ranges. `has_start` is True if a
+    start was given. Otherwise the range to compare begins at the table's lowest offset. `has_end` is True if an end was
+    given. Otherwise the range ends at the table's highest offset.
     """
 
     logs: Ranges
@@ -137,12 +142,12 @@ class Scope:
     assigned: bool
     """True if the option `assign` names the partitions, so that the topics' other partitions are ignored."""
     archive: bool
-    """True if the logs come from an archive, which may end at a lower offset than the table does."""
+    """True if the logs come from an archive (a bucket without its Kafka cluster), which may end before the table."""
 
     def table_bounds(self) -> Ranges:
-        """Return the range of the table's offsets to compare, by partition.
+        """Return the range of offsets by which the table's rows are selected for the comparison, by partition.
 
-        The end is `NO_END` if the options name no end and the logs are not from an archive.
+        The end is `NO_END` if no end was given, unless the logs are from an archive.
         """
         # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
         ends = self.has_end or self.archive
@@ -153,7 +158,7 @@ class Scope:
 
     @property
     def needs_table(self) -> bool:
-        """Return True if the ranges to compare depend on the table's offsets: a start or an end is not given."""
+        """Return True if the ranges to compare depend on the table's offsets, because no start or no end was given."""
         return not (self.has_start and self.has_end)
 
     def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
@@ -180,8 +185,8 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
 
     Args:
         settings: the options of the source.
-        ranges: the requested offset ranges; offsets that the logs no longer hold are left out. If it is None, the
-            options' positions choose the ranges.
+        ranges: the requested offset ranges, by partition; offsets that the logs no longer hold are left out. If
+            `ranges` is None, the starting and ending options choose the ranges.
 
     Raises:
         ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.
@@ -212,15 +217,17 @@ def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     """Return the options of a batch query that reads exactly `ranges`, and fails if a record is lost.
 
     Args:
-        settings: options of the source. Their positions, options for streaming only, and `failOnDataLoss` are left out.
+        settings: options of the source. Options for topics, starts and ends, options for streaming only, and
+            `failOnDataLoss` are left out.
+        ranges: offset ranges to read, by partition.
     """
     return batch_options(without(settings, [_FAIL_ON_DATA_LOSS]), ranges)
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:
-    """Return True if `startingOffsets` is `latest` or a consumer group, because both move after the stream begins.
+    """Return True if `startingOffsets` is `latest` or a consumer group, whose offsets move after the ingest has begun.
 
-    In this case, only the table shows where the stream began.
+    In this case, only the table shows where the ingest began.
     """
     values = {name.lower(): value for name, value in settings.items()}
     start = values.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()

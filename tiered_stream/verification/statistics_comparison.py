@@ -1,8 +1,8 @@
-"""Comparison of the statistics in a table's log with the rows of the files, for the function `verify`.
+"""Comparison of the statistics in a Delta table's log with the rows of the files, for the function `verify`.
 
-Readers skip files by these statistics (Delta protocol: "Per-file Statistics"), so a wrong one hides rows. A comparison
-that reads the table without a filter does not find that. Files with a deletion vector are left out, because their
-statistics also cover rows that are deleted.
+Readers skip files by these statistics (Delta protocol: "Per-file Statistics"), so wrong statistics hide rows. A
+comparison that reads the table without a filter does not find wrong statistics. Files with a deletion vector are left
+out, because their statistics also cover rows that are deleted.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ from tiered_stream.spark.session import is_connect
 from tiered_stream.verification.verify_report import ComparedStatistics, WrongStatistic
 
 MAX_FILES, MAX_BYTES = 1000, 4 << 30
-"""Maximum number and size of the files that are compared, the newest ones; the rest is only counted."""
+"""Maximum number of files whose statistics are compared, and their maximum size in bytes. The newest files are chosen.
+
+If the newest file is larger, it alone is compared.
+"""
 NAMED = 5
 """Maximum number of wrong statistics that a report names."""
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _READ = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "__globPaths__": "false"}
-"""Options by which Spark reads all dates and times as they are in the files, and paths without patterns."""
+"""Options with which Spark reads dates and times unchanged from Parquet files, and does not take paths as patterns."""
 _TIMES = (types.TimestampType, types.TimestampNTZType)
 _BOUNDED = (types.NumericType, types.StringType, types.DateType, types.BooleanType, *_TIMES)
 _BOUNDS = ("minValues", "maxValues")
 _NULLS = "nullCount"
 _Leaf = tuple[tuple[str, ...], types.DataType]
-"""Path of a column or nested field that has no fields itself, and its type."""
+"""Path and type of a column, or of a nested field, that is not a struct. The path has the names from the outside in."""
 
 
 def check_statistics(spark: SparkSession, table: str, *, repair: bool = False) -> ComparedStatistics:
-    """Compare the statistics of the table's newest files with their rows; return what was compared, and what is wrong.
+    """Compare the statistics of the table's newest files with the files' rows, and return the result.
 
     No file is compared if the session gives no access to the table's log (without delta-spark, or with Spark Connect).
     If `repair` is true, and a statistic is wrong, Delta computes the statistics of all files again, in one commit.
@@ -91,9 +94,13 @@ def _compared(spark: SparkSession, transaction: DeltaSparkTransaction) -> Compar
 
 
 def _named_leaves(table: types.StructType, texts: list[str]) -> Iterator[_Leaf]:
-    """Yield the leaves of the table that are named in at least one of `texts`, the files' statistics as JSON.
+    """Yield path and type of the table's columns and nested fields for which at least one file has statistics.
 
-    A leaf's path has the names in the Parquet files, which can differ from the names in the table (column mapping).
+    Structs are not yielded, only their fields. A path has the names in the Parquet files, which can differ from the
+    names in the table (column mapping).
+
+    Args:
+        texts: statistics of each file as JSON, as they are in the log.
     """
     named = set[tuple[str, ...]]()
     for statistics in map(orjson.loads, texts):
@@ -125,7 +132,7 @@ def _is_bounded(kind: types.DataType) -> bool:
 
 
 def _nested(leaves: list[_Leaf]) -> types.StructType:
-    """Return a struct that has exactly these leaves."""
+    """Return the struct type that has exactly the columns and nested fields `leaves`."""
     fields: dict[str, list[_Leaf]] = {}
     for (name, *inner), kind in leaves:
         fields.setdefault(name, []).append((tuple(inner), kind))
@@ -135,7 +142,7 @@ def _nested(leaves: list[_Leaf]) -> types.StructType:
 
 
 def _schema(leaves: list[_Leaf]) -> types.StructType:
-    """Return the type of the statistics in the log."""
+    """Return the struct type by which the JSON of a file's statistics (Delta: `stats`) is parsed for these leaves."""
     bounds = _nested([leaf for leaf in leaves if _is_bounded(leaf[1])])
     nulls = _nested([(path, types.LongType()) for path, _ in leaves])
     kinds = {"numRecords": types.LongType(), _NULLS: nulls, **dict.fromkeys(_BOUNDS, bounds)}
@@ -145,9 +152,10 @@ def _schema(leaves: list[_Leaf]) -> types.StructType:
 
 
 def _figures(spark: SparkSession, paths: list[str], leaves: list[_Leaf]) -> DataFrame:
-    """Return for each file its URI as `file`, its number of rows, and the number of nulls and the bounds of each leaf.
+    """Compute the statistics of the Parquet files at `paths` from their rows; return one row for each file.
 
-    The columns of a leaf are `nulls`, `minValues` and `maxValues`, each with the number of the leaf.
+    The columns are `file` (the file's URI), `numRecords`, and for each leaf `nullCount`, `minValues` and `maxValues`.
+    The names of a leaf's columns end with the leaf's index in `leaves`, such as `nullCount0`.
     """
     rows = spark.read.schema(_nested(leaves)).options(**_READ).parquet(*paths)
     figures = [sql.expr("count(*) AS numRecords")]
@@ -160,7 +168,10 @@ def _figures(spark: SparkSession, paths: list[str], leaves: list[_Leaf]) -> Data
 
 
 def _checks(leaves: list[_Leaf]) -> Iterator[Column]:
-    """Yield a struct of column, name, value in the log, and value in the rows for each statistic; null: it is right."""
+    """Yield one Spark column for each statistic: null if it is right, or else a struct that describes the difference.
+
+    The struct has the table's column, the statistic's name, its value in the log, and its value computed from the rows.
+    """
     yield _check("", "numRecords", "log.numRecords", "numRecords", "log.numRecords <> numRecords")
     for number, (path, kind) in enumerate(leaves):
         for name in (_NULLS, *(_BOUNDS if _is_bounded(kind) else ())):

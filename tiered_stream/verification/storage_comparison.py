@@ -43,7 +43,7 @@ from tiered_stream.verification.verify_report import Kind
 
 @dataclass(frozen=True, slots=True)
 class StorageDifference:
-    """First difference between storage and broker, whose record counts as correct, in a partition.
+    """First difference between storage and broker in a partition. The broker's record counts as correct.
 
     `offset` is the first offset that differs, or the first offset that cannot be read from the storage (`UNREADABLE`).
     `detail` has the differing values or the error. `segment` names the segment, if it is known.
@@ -71,8 +71,8 @@ class PartitionComparison:
     `asked` are the requested offsets, and `compared` the tiered offsets among them. `on_disk` is the number of compared
     offsets that the broker has on its own disk; the broker fetches the other offsets from the storage. `records` is the
     number of the broker's records at the compared offsets. `differing_buckets` is the number of buckets of 65,536
-    offsets that differ, and `first` is the first difference. It is None if the partition is equal, or if nothing
-    differed when the bucket was read again.
+    offsets that differ, and `first` is the first difference. `first` is None if no bucket differs, or if nothing
+    differed when the first differing bucket was read again.
     """
 
     partition: TopicPartition
@@ -94,7 +94,7 @@ class PartitionComparison:
         return sum(map(len, self.compared))
 
     def describe(self) -> str:
-        """Return a text about the first difference in this partition. Call it only if the partition is not `equal`."""
+        """Return a text about the first difference. Call this method only if the property `equal` is false."""
         return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
 
 
@@ -163,11 +163,16 @@ _FATAL = (errors.StorageBucketNotFoundError, errors.DataLimitError)
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
-"""Number of rows, and the sums of the upper and of the lower 32 bits of their hashes, by bucket number."""
+"""Sums of row hashes by bucket number: the number of rows, and the sums of their hashes' upper and lower 32 bits.
+
+The number of a bucket is its first offset divided by 65,536.
+"""
 
 
 def compare_storage(options: Options) -> StorageReport:
-    """Compare storage and brokers at the tiered offsets of a batch query with these options; return a report.
+    """Compare the records in the storage with the brokers' records, and return a report.
+
+    The compared offsets are the tiered offsets that a batch query with these options would read.
 
     Raises:
         ConfigurationError: the options name an archive, no locator finds tiered segments, or the offset range is
@@ -201,8 +206,8 @@ class _Compared:
     """Result of comparing the `offsets` of one split.
 
     `records` is the number of the broker's records in the split. `differing_buckets` is the number of buckets of 65,536
-    offsets that differ. `first` is the first difference. It is None if there was none, or none when the bucket was read
-    again.
+    offsets that differ. `first` is the first difference. `first` is None if no bucket differs, or if nothing differed
+    when the first differing bucket was read again.
     """
 
     offsets: OffsetRange
@@ -236,10 +241,11 @@ class _Comparison:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _compared(self, split: Split | _Compared) -> list[_Compared]:
-        """Compare a split and return the results; the list is empty if retention has deleted the whole split.
+        """Compare a split (offsets of one partition) and return the results.
 
-        If retention has deleted only the first offsets of the split, the rest is compared. If segments cannot be read,
-        there is one result for each segment. A result (`_Compared`) in place of a split is returned as it is.
+        The list is empty if retention has deleted the whole split. If retention has deleted only the first offsets of
+        the split, the other offsets are compared. If segments cannot be read, there is one result for each segment. If
+        the argument is already a result (`_Compared`), it is returned unchanged.
         """
         if isinstance(split, _Compared):
             return [split]
@@ -287,7 +293,11 @@ class _Comparison:
             yield numbers(batch["offset"]), row_hashes(batch, HASHED)
 
     def _first_difference(self, split: Split, bucket: int) -> StorageDifference | None:
-        """Read one bucket of the split again, and return its first difference, or None if nothing differs any more."""
+        """Read one bucket of the split again, and return its first difference, or None if nothing differs any more.
+
+        Args:
+            bucket: number of the bucket, which is the first offset divided by 65,536.
+        """
         bucket_split = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
         ours, theirs = (self._rows(side) for side in (bucket_split, replace(bucket_split, locations=())))
         difference = first_difference(ours, theirs)
@@ -323,16 +333,18 @@ class _Comparison:
 
 
 def part_of(split: Split, offsets: OffsetRange) -> Split:
-    """Return a copy of the split that has only the offsets and the locations within `offsets`."""
+    """Return a copy of the split that has only its offsets within `offsets`, and the locations that hold them."""
     common = split.offsets.intersect(offsets)
     return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
 
 
 def first_difference(ours: Mapping[int, list[int]], theirs: Mapping[int, list[int]]) -> tuple[int, Kind] | None:
-    """Return the first offset at which storage (`ours`) and brokers (`theirs`) differ, and the kind of difference.
+    """Return the first offset at which storage and broker differ, and the kind of difference; None if they are equal.
 
-    The result is None if storage and brokers are equal. Each argument has the hashes of rows, by offset. An offset may
-    have several rows, because a damaged log may have a record twice.
+    Args:
+        ours: hashes of the rows that were read from the storage, by offset. An offset may have several rows, because a
+            damaged log may have a record twice.
+        theirs: hashes of the rows that were read from the broker, by offset.
     """
     offsets = ours.keys() | theirs.keys()
     offset = min((offset for offset in offsets if ours.get(offset) != theirs.get(offset)), default=None)
@@ -345,7 +357,11 @@ def first_difference(ours: Mapping[int, list[int]], theirs: Mapping[int, list[in
 
 
 def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
-    """Return a result that reports the storage as unreadable from offset `start` on because of `error`."""
+    """Return a result that reports the storage as unreadable from offset `start` on because of `error`.
+
+    Raises:
+        DataLossError: `error` is a DataLossError, which is raised again.
+    """
     if isinstance(error, errors.DataLossError):
         raise error
     return _Compared(OffsetRange(start, start), 0, 0, StorageDifference(start, Kind.UNREADABLE, str(error)))
@@ -354,10 +370,13 @@ def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
 def _planned(
     partition: TopicPartition, offsets: OffsetRange, plan: Callable[[PartitionRanges], list[Split]], locator: Locator
 ) -> Iterator[Split | _Compared]:
-    """Plan `offsets`; yield splits with locations in the storage, and a result for each segment that cannot be planned.
+    """Plan how to read `offsets` from the storage, and yield the splits that have locations there.
 
-    If `plan` fails, the two halves of the offsets are planned separately, and so on, until one segment is left. The
-    result then reports this segment as unreadable.
+    For a segment that cannot be planned, yield a result that reports the segment as unreadable. To find the segment,
+    the two halves of the offsets are planned separately, and so on, until one segment is left.
+
+    Args:
+        plan: returns the splits of offset ranges by partition, or raises an error.
     """
     try:
         yield from [split for split in plan({partition: offsets}) if split.locations]

@@ -1,4 +1,4 @@
-"""Spark source that is planned like `tiered_stream`, but returns sums of row hashes."""
+"""Spark source that is planned like the source `tiered_stream`, but returns sums of row hashes in place of records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tiered_stream.spark.split_partition import SplitPartition
 
 SOURCE = "tiered_stream_sums"
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
-"""Columns of a row with the sums over one bucket of offsets (see `row_hash.bucket_sums`).
+"""Columns of a row that has the sums of row hashes of one bucket of 65,536 offsets (see `row_hash.bucket_sums`).
 
-Several tasks may return rows of the same bucket, whose sums the reader must add up.
+Several tasks may return rows of the same bucket. The caller must add up their sums.
 """
 
 
@@ -45,9 +45,12 @@ class SumsDataSource(DataSource):
 
 
 class SplitsReader(BatchReader):
-    """Batch reader that plans like `BatchReader`, and whose tasks return what `read_split` yields for a split.
+    """Batch reader that plans like the source `tiered_stream`, but whose tasks return other rows than the records.
 
-    `read_split` gets the split and the options of the source. It is pickled.
+    Args:
+        options: options of the source.
+        read_split: called in a task with one split (offsets of one partition) and `options`; yields the rows. The
+            function is pickled.
     """
 
     def __init__(self, options: Options, read_split: Callable[[Split, Options], Iterator[pa.RecordBatch]]) -> None:
@@ -62,12 +65,13 @@ class SplitsReader(BatchReader):
 
 
 def split_sums(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
-    """Read a split, and yield Arrow batches with the columns `SUMS`; then send the reading counters.
+    """Read a split (offsets of one partition), and yield Arrow batches of sums with the columns `SUMS`.
 
-    A row of a batch has the sums of row hashes of one bucket of offsets.
+    A row of a batch has the sums of row hashes of one bucket of 65,536 offsets. At the end, send the read counters to
+    the addresses in `options`.
 
     Raises:
-        TieredStreamError: the split cannot be read (see `read_split`).
+        TieredStreamError: the split cannot be read.
     """
     # Imported late, because only tasks read splits.
     from tiered_stream.read.split_reader import SplitReader

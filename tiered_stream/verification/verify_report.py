@@ -26,15 +26,15 @@ class Kind(Enum):
     DUPLICATE = "doubled"
     DIFFERENT = "different"
     UNREADABLE = "unreadable"
-    """The storage does not give the record; a table has no such difference."""
+    """The record cannot be read from the storage. Comparisons of tables never have this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongStatistic:
-    """Statistic of a file that is wrong: a reader that trusts it loses rows.
+    """Wrong statistic of a data file in a Delta table's log, by which a reader can skip rows that it needs.
 
-    `name` is `numRecords`, `nullCount`, `minValues` or `maxValues`. `column` is '' for `numRecords`. `log` and `rows`
-    are the values in the table's log and in the file's rows, as texts.
+    `name` is `numRecords`, `nullCount`, `minValues` or `maxValues`. `column` is '' for `numRecords`. `log` is the value
+    in the table's log, and `rows` the value that was computed from the file's rows, both as texts.
     """
 
     file: str
@@ -64,7 +64,7 @@ class ComparedStatistics:
     repaired: bool = False
 
     def found(self) -> Iterator[str]:
-        """Yield a line for each wrong statistic in `named`, a line with the number of further ones, and advice."""
+        """Yield a line for each statistic in `named`, a line with the number of other wrong statistics, and advice."""
         yield from map(str, self.named)
         if self.wrong > len(self.named):
             yield f"{self.wrong - len(self.named):,} more statistics in the table's log are wrong"
@@ -72,7 +72,7 @@ class ComparedStatistics:
             yield "readers that filter by these columns lose rows: stop the table's queries, and verify with --repair"
 
     def notes(self) -> Iterator[str]:
-        """Yield a line about files whose statistics were not compared, and one about a repair."""
+        """Yield a line about files whose statistics were not compared, and a line about a repair of statistics."""
         if self.skipped:
             yield f"statistics of {self.skipped:,} files were not compared with their rows"
         if self.repaired:
@@ -121,7 +121,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOffsets:
-    """Offsets of one partition: `log` are the offsets that the topic has now, and `offsets` the compared ones."""
+    """Offset ranges of one partition: `log` has the offsets in the topic, and `offsets` the compared offsets."""
 
     partition: TopicPartition
     log: OffsetRange
@@ -158,7 +158,7 @@ class PartitionReport(ComparedOffsets):
 
     @property
     def equal(self) -> bool:
-        """Return true if table and topic are equal in the compared offsets."""
+        """Return True if table and topic are equal in the compared offsets."""
         return self.differing_buckets == 0
 
     def not_compared(self) -> Iterator[str]:
@@ -252,7 +252,7 @@ class VerifyReport(TableReport):
 
     @property
     def equal(self) -> bool:
-        """Return True if no partition differs, no row is of another partition, and all statistics are right."""
+        """Return True if no partition differs, the table has no rows of other partitions, and no statistic is wrong."""
         return all(report.equal for report in self.partitions) and not self.not_read and not self.statistics.wrong
 
     @property
@@ -287,7 +287,7 @@ class VerifyReport(TableReport):
 class RowDifference:
     """Key whose row in the table differs from the last record of the key in the topics.
 
-    `key` has the key columns, each with its value as text. `copies` is the number of the table's rows with this key.
+    `key` has pairs of a key column and its value as text. `copies` is the number of the table's rows with this key.
     `record` names partition and offset of the key's last record, and `deletes` says whether this record deletes the
     row. `record` is '' if no compared record has the key. `columns` are the columns that differ, if `kind` is
     DIFFERENT.
@@ -328,7 +328,7 @@ class LatestReport(TableReport):
     counts: tuple[tuple[Kind, int], ...] = ()
     differences: tuple[RowDifference, ...] = ()
     changed: bool = False
-    """True if the sums differed, and the rows did not differ when they were read again."""
+    """True if the sums of row hashes differed, but the rows did not differ when they were read again."""
     WHY_LEFT_OUT = "records never set them"
 
     @property

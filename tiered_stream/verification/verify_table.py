@@ -58,8 +58,8 @@ def verify(
     if the table has these columns.
 
     A table of the latest state (`ingest.mode=upsert`) is compared with the last record of each key, by all columns that
-    records have, and the report is a `LatestReport`. Without starting and ending options, the offsets are compared that
-    the table's commits name.
+    records set, and the report is a `LatestReport`. Without starting and ending options, the compared offsets are the
+    offsets that the table's commits name.
 
     The statistics in the table's log, by which readers skip files, are compared with the rows of the newest files.
 
@@ -70,7 +70,7 @@ def verify(
             compared from the table's lowest to its highest offset. `startingOffsets` counts as not given if it is
             `latest` or names a consumer group.
         table: a path (it has a slash in it), or a name in the catalog.
-        ranges: the offset ranges to compare, in place of the options' positions.
+        ranges: the offset ranges to compare, by partition, in place of the starting and ending options.
         times: compare only records with timestamps in this range. If it is None, all records are compared.
         repair: if a statistic in the table's log is wrong, compute the statistics of all files again, in one commit.
 
@@ -121,9 +121,9 @@ def _verify_records(
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """Return the topics of `ranges`, or, if it is None, the topics that the options name.
+    """Return the topics of `ranges`. If `ranges` is None, return the topics that the options name.
 
-    For `subscribePattern`, they are only the matching topics that have settings of their own (`ingest.topic.*`).
+    With `subscribePattern`, the result has only those matching topics that have their own settings (`ingest.topic.*`).
     """
     if ranges is not None:
         return {partition.topic for partition in ranges}
@@ -161,7 +161,10 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """Compare the topics' sums with the table's sums; return results and compared offset ranges, by partition."""
+    """Compare the topics with the table by sums of row hashes.
+
+    Return the results and the compared offset ranges, both by partition.
+    """
     table = sides.table_sums(scope)
     if scope.needs_table:
         table.persist()  # the few sums are needed twice, but the table is read only once
@@ -177,10 +180,12 @@ def verify_latest(
 ) -> LatestReport:
     """Compare a table of the latest state with the last records of all keys in its topics; return a report.
 
-    The arguments and errors are the same as in `verify`. `settings` are the settings of the table's topics.
+    The arguments and errors are the same as in `verify`. `settings` are the options of `verify`, with the settings that
+    the table's topics have of their own (`ingest.topic.*`) applied.
 
     Raises:
-        ConfigurationError: a key is in several partitions and no column orders its records, or a setting is wrong.
+        ConfigurationError: a key has records in several partitions and `ingest.orderBy` is not set, or a setting is
+            wrong.
     """
     refuse_connect(spark, f"verify with {MODE.name}={UPSERT}")
     settings = ingest.with_overrides(settings, {SCHEMA_EVOLUTION.name: Evolution.NONE})
@@ -220,7 +225,13 @@ def verify_latest(
 def _routing(
     spark: SparkSession, query: QuerySettings, topics: Sequence[str], table: str
 ) -> tuple[Routing, TableDescription]:
-    """Return a routing by which tasks decode all topics' records to rows of the table, and the table's description."""
+    """Return a routing by which tasks decode the records of all topics to rows of the table, and its description.
+
+    The description is the table's metadata and protocol.
+
+    Raises:
+        ConfigurationError: there is no such Delta table.
+    """
     address = find_address(spark, table)
     files, _ = with_access(spark, replace(query.spec, uri=address.uri or ""))
     transaction = find_table(spark, address, files) if address.uri else None
@@ -241,8 +252,8 @@ def _routing(
 def _to_compare(landed: LandedOffsets, requested: Ranges) -> dict[TopicPartition, OffsetRange]:
     """Return, by partition, the offsets to compare if the options name neither start nor end.
 
-    They are the offsets that the table's commits name. If the table's history is not complete, they begin at the
-    requested start, and a partition that the commits do not name is compared to the requested end.
+    These are the offsets that the table's commits name. If the table's history is not complete, the offsets begin at
+    the requested start, and a partition that the commits do not name is compared up to the requested end.
     """
     found = {}
     for partition, offsets in requested.items():
@@ -261,7 +272,7 @@ def _is_whole(landed: LandedOffsets, compared: Ranges) -> bool:
 
 
 def _is_part(landed: LandedOffsets, compared: Ranges, scope: Scope) -> bool:
-    """Return whether the table may have rows of later records than the compared ones."""
+    """Return whether the table may have rows of records that are later than the compared records."""
     if not landed.is_complete:
         return scope.has_end
     nothing = OffsetRange(0, 0)

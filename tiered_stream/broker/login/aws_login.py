@@ -1,9 +1,9 @@
-"""AWS_MSK_IAM logins: the options of `IAMLoginModule` (aws-msk-iam-auth), and AWS credentials of the identity.
+"""AWS_MSK_IAM logins: the options of Java's `IAMLoginModule` (aws-msk-iam-auth), and the user's AWS credentials.
 
 The credentials come from AWS's credential chain, a profile, or an assumed role. No login falls back to another
 identity. If there are no credentials for the configured identity, the login fails.
 
-Each option is supported, has no effect and is warned of, or is refused. The options choose the identity that logs in.
+An option is supported, has no effect (a warning says so), or is refused. The options choose the identity that logs in.
 So an unknown option is an error: if it were ignored, another identity than the user intends might log in.
 """
 
@@ -52,13 +52,13 @@ _REGION = re.compile(
 _RETRIABLE_CODES = re.compile(
     r"Throttl|RequestLimit|ServiceUnavailable|InternalError|InternalFailure|IDPCommunicationError|5\d\d"
 )
-"""Parts of the AWS error codes after which the same request may succeed."""
+"""Pattern of the AWS error codes after which the same request may succeed."""
 _CONNECTION_ERRORS = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
 _PROVIDER_ERRORS = (
     aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
     aws.NoAuthTokenError, ResponseParserError,
 )  # fmt: skip
-"""Errors of botocore's credential providers after which the same provider may succeed.
+"""Errors of botocore's credential providers after which another request to the same provider may succeed.
 
 The texts of these errors are not shown, because they may repeat the output of a program.
 """
@@ -77,9 +77,9 @@ _NO_CREDENTIALS = (
 _log = logging.getLogger(__name__)
 _JAAS = "kafka.sasl.jaas.config"
 _SESSION_NAME = "aws-msk-iam-auth"
-"""Default session name of Java's module.
+"""Session name of an assumed role if the user names none; Java's login module has the same default.
 
-The name is always the same, because brokers refuse a renewed session (KIP-368) with another principal.
+A new login on an open connection (KIP-368) must have the same principal, which contains the session name.
 """
 _ROLE_OPTIONS = (
     "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
@@ -104,6 +104,7 @@ class AssumedRole:
     """IAM role to log in as.
 
     Args:
+        external_id: the external id that the role's trust policy asks for; None: it asks for none.
         sts_region: the region of the STS endpoint; None: the global endpoint.
         fips: true if STS's FIPS endpoint is used.
         keys: access key id, secret access key and session token of the user who assumes the role; None: AWS's chain
@@ -142,7 +143,7 @@ class AwsCredentials:
     """AWS credentials `keys`, and the region that the environment or the profile names (None: neither names one).
 
     `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain, `expires_at` is 300 s
-    after they were requested, because botocore renews them by itself.
+    after the request, because botocore itself renews these credentials.
     """
 
     keys: ReadOnlyCredentials = field(repr=False)
@@ -157,10 +158,9 @@ def region_of(host: str) -> str | None:
 
 
 class AwsLogin(RenewedLogin[AwsCredentials]):
-    """Source of the messages of one client's AWS_MSK_IAM logins. Its credentials are renewed before they expire.
+    """Source of the messages for one client's AWS_MSK_IAM logins. Its credentials are renewed before they expire.
 
-    A role is assumed at each renewal. Without a role, botocore's credentials are kept from renewal to renewal if
-    botocore renews them by itself.
+    A role is assumed again at each renewal. Without a role, credentials that botocore itself renews are kept.
     """
 
     kind, source = "credentials", "services that hand out AWS credentials"
@@ -225,8 +225,11 @@ class AwsLogin(RenewedLogin[AwsCredentials]):
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
         """Return a session and the credentials that AWS's chain finds for `profile` (None: the default profile).
 
-        Credentials that botocore renews by itself are kept with their session for the next call. Other credentials are
+        Credentials that botocore itself renews are kept with their session for the next call. Other credentials are
         searched for again at each call.
+
+        Raises:
+            _NoCredentialsError: the chain has no credentials. Errors of botocore are raised unchanged.
         """
         session = self._session or _open_session(profile)
         credentials = session.get_credentials()  # a session searches only once
@@ -267,7 +270,7 @@ class _MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
     """AWS_MSK_IAM login of one connection, which takes its message from an `AwsLogin`.
 
     kafka-python's own mechanism requests credentials from AWS on the network thread at each login. It is used if the
-    connection has no `AwsLogin`, for other clients of the user in this process.
+    connection has no `AwsLogin`, because another kafka-python client in this process has opened it.
     """
 
     def __init__(self, **config: Any) -> None:
@@ -282,7 +285,7 @@ register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)
 
 
 class _NoCredentialsError(ConfigurationError):
-    """Error: AWS's chain has no credentials.
+    """Error that AWS's chain has no credentials.
 
     The request is repeated after this error, because botocore also finds no credentials if the service that issues them
     does not respond for a while.

@@ -1,7 +1,7 @@
-"""Kerberos logins (SASL mechanism GSSAPI): who logs in, the security contexts of the logins, and their errors.
+"""Kerberos logins (SASL mechanism GSSAPI): the user, the security contexts of the logins, and errors.
 
-MIT's or Heimdal's library does the work, by the package `gssapi`. It gets tickets from the KDC, and it gets new ones
-from a key table before they expire. Both may wait for the KDC, so another thread than the network thread does it.
+The package `gssapi` calls MIT's or Heimdal's library. The library gets tickets from the KDC, and with a key table it
+gets new tickets before the old ones expire. Because it may wait for the KDC, it runs outside the network thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from tiered_stream.extras import naming_extras
 
 JAAS = "kafka.sasl.jaas.config"
 _FRESH_SECONDS = 60.0
-"""Age up to which a prepared context is used. Its first message has a time, which brokers accept for 5 minutes."""
+"""Maximum age in seconds of a security context that is made before its login.
+
+The context's first message contains the time, which brokers accept for 5 minutes.
+"""
 _SERVICE = (
     "the KDC knows no such broker: kafka.sasl.kerberos.service.name must be the part of the brokers' principal before "
     "the slash, and the part after it must be the host that the brokers advertise (advertised.listeners)"
@@ -54,9 +57,9 @@ _UNKNOWN = codes.KerberosFault(codes.Culprit.USER, "see the KDC's log, and krb5.
 
 @dataclass(frozen=True, slots=True)
 class KerberosIdentity:
-    """User of the logins.
+    """User who logs in by Kerberos.
 
-    If all fields are None, it is the user of the default ticket cache or of the default client key table. If both a
+    If all fields are None, the user is in the default ticket cache or in the default client key table. If both a
     ticket cache and a key table are named, the key table is used only if the ticket cache has no valid ticket. If only
     a key table is named, no ticket cache is used.
 
@@ -72,10 +75,10 @@ class KerberosIdentity:
 
 
 def kerberos_identity(options: Mapping[str, str]) -> KerberosIdentity:
-    """Return the user that the options of `Krb5LoginModule` name.
+    """Return the user that the options of Java's `Krb5LoginModule` name.
 
     Raises:
-        ConfigurationError: options contradict each other, as for Java, or one is missing.
+        ConfigurationError: options contradict each other, by Java's rules, or an option is missing.
     """
     flags = {name: options.get(name, "false").lower() == "true" for name in ("useKeyTab", "useTicketCache")}
     for name, flag in (("keyTab", "useKeyTab"), ("ticketCache", "useTicketCache")):
@@ -130,10 +133,10 @@ class KerberosLogin:
         self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
         self._prepared: dict[str, tuple[Any, bytes, float]] = {}
-        """By host: a context, its first message, and the time of the monotonic clock when the context was made."""
+        """By host: a security context, its first message, and the time (`time.monotonic`) at which it was made."""
 
     def usable(self, host: str) -> bool:
-        """Return whether a context for a login at `host` is ready."""
+        """Return whether a security context for a login at `host` is ready, and less than 60 s old."""
         prepared = self._prepared.get(host)
         return prepared is not None and time.monotonic() - prepared[2] < _FRESH_SECONDS
 
@@ -142,7 +145,7 @@ class KerberosLogin:
 
         If `host` is empty, the thread only gets the user's ticket. If a thread for `host` is still running, no thread
         is started, and the future of the running thread is returned. The result of the future is None. If the thread
-        fails, the future has its error.
+        fails, the future has the thread's error.
         """
         with self._lock:
             running = self._running.get(host)
@@ -151,9 +154,12 @@ class KerberosLogin:
             return running
 
     def context(self, host: str) -> tuple[Any, bytes]:
-        """Return a context for a login at `host`, and its first message.
+        """Return a security context for a login at `host`, and the context's first message.
 
-        If none is ready, make one now, which may wait for the KDC.
+        If no context is ready, make a context now, which may wait for the KDC.
+
+        Raises:
+            ConfigurationError, BrokerAuthorizationError, BrokerUnavailableError: no context can be made.
         """
         with self._lock:
             fresh = self.usable(host)
@@ -189,7 +195,7 @@ class KerberosLogin:
             return context, context.step(None)
 
     def _credentials(self) -> Any:
-        """Return the user's credentials. With a key table, the library gets the ticket, and renews it in time."""
+        """Return the user's credentials. With a key table, the Kerberos library gets and renews the ticket."""
         identity = self.identity
         if identity.keytab is not None and identity.ticket_cache is not None:
             with suppress(self._gssapi.exceptions.GSSError):  # as for Java, the key table is next
@@ -218,7 +224,7 @@ class _Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
     """GSSAPI login of one connection, which takes its security context from a `KerberosLogin`.
 
     kafka-python's own mechanism knows the default user only, and waits for the KDC on the network thread. It is used if
-    the connection has no `KerberosLogin`, for other clients of the user in this process.
+    the connection has no `KerberosLogin`, because another kafka-python client in this process has opened it.
     """
 
     def __init__(self, **config: Any) -> None:

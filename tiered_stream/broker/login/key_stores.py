@@ -37,7 +37,7 @@ _WHITENER = b"Mighty Aphrodite"
 _DATE_BYTES = 8
 _SEQUENCE, _OCTETS = 0x30, 0x04
 _KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
-"""AlgorithmIdentifier of 1.3.6.1.4.1.42.2.17.1.1, the only key encryption in JKS stores."""
+"""AlgorithmIdentifier (DER) of 1.3.6.1.4.1.42.2.17.1.1, the only key encryption in JKS stores."""
 _MAX_BYTES = 16 << 20
 _PEM_MARK = b"-----BEGIN"
 
@@ -160,7 +160,7 @@ if TYPE_CHECKING:
 class StoreType(StrEnum):
     """Type of a key or trust store.
 
-    The settings may say PKCS12 for a JKS store, as with Java's `keystore.type.compat`, and JKS for a PKCS12 store.
+    As with Java's `keystore.type.compat`, the settings may name JKS for a PKCS12 store, and PKCS12 for a JKS store.
     """
 
     PEM = "PEM"
@@ -172,8 +172,8 @@ class StoreType(StrEnum):
 class StoreFile:
     """Content of a key or trust store's file.
 
-    `name` is `keystore` or `truststore`. `kind` is the type as recognized from the content. `password` is None for PEM,
-    or if no password is given.
+    `name` is `keystore` or `truststore`. `location` is the file's path. `kind` is the type as recognized from the
+    content. `password` is None for PEM, or if no password is given.
     """
 
     name: str
@@ -190,7 +190,8 @@ class StoreFile:
 def store_file(values: ConfigValues, name: str) -> StoreFile | None:
     """Read the file that `ssl.NAME.location` names, and find the store's type from the content.
 
-    `name` stands for NAME: `keystore` or `truststore`. The result is None if the location is not given.
+    `values` are the client properties. `name` stands for NAME: `keystore` or `truststore`. The result is None if the
+    location is not given.
 
     Raises:
         ConfigurationError: the file cannot be read, is larger than 16 MiB, or does not have the type in
@@ -254,8 +255,11 @@ def trusted_certificates(store: StoreFile) -> str:
 def private_key(store: StoreFile, values: ConfigValues) -> tuple[str, str]:
     """Return the decrypted private key and its certificate chain, both in PEM, from a JKS or PKCS12 key store.
 
+    The key's password is the property `ssl.key.password` in `values`, and otherwise the store's password.
+
     Raises:
-        ConfigurationError: the store cannot be opened, or does not have exactly one private key.
+        ConfigurationError: the store cannot be opened, does not have exactly one private key, or a password is wrong or
+            missing.
     """
     if store.password is None:
         raise store.fault("kafka.ssl.keystore.password is missing")

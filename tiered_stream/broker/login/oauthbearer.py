@@ -44,7 +44,7 @@ _CREDENTIALS = {
     "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
-"""Properties of Kafka 4.1 that take precedence over an option in `sasl.jaas.config`, by the option's name."""
+"""Properties (since Kafka 4.1) that take precedence over an option in `sasl.jaas.config`, by the option's name."""
 _EXTENSION = "extension_"
 _EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
 _FILE_BYTES = 1 << 20
@@ -61,7 +61,8 @@ class Token:
 def read_token(origin: str, text: str, expires_at: float | None = None) -> Token:
     """Check a token's text, and return the token with its expiry time.
 
-    The expiry time is the claim `exp` if the token is a JWT that has one, and otherwise `expires_at`.
+    The expiry time is the claim `exp` if the token is a JWT with this claim, and otherwise `expires_at` (seconds since
+    the epoch).
 
     Raises:
         ConfigurationError: the text cannot be a token. The message contains `origin`, the setting that names the
@@ -329,9 +330,13 @@ def _callable(origin: str, name: str) -> Callable[[], Any]:
 
 
 def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
-    """Call the user's function, and return its token.
+    """Call the user's function, and return its token. `origin` is the setting that names the function, for errors.
 
     Errors do not show the text of the function's exceptions, which may contain a secret.
+
+    Raises:
+        BrokerUnavailableError: the function raised OSError.
+        ConfigurationError: the function raised another exception, or returned no token.
     """
     try:
         returned = function()

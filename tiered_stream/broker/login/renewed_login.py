@@ -20,7 +20,7 @@ from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 120.0
-"""Seconds after which a renewal counts as hung. Every source of tokens in this package gives up earlier."""
+"""Seconds after which a renewal counts as hung. With default settings, sources of tokens give up earlier."""
 
 
 class Expiring(Protocol):
@@ -112,7 +112,10 @@ class RenewedLogin(Generic[T]):
         self._patience, self._hung_at = _PATIENCE, 0.0
 
     def usable(self, host: str = "") -> bool:
-        """Return whether there is a token, or credentials, that have not expired; `host` makes no difference."""
+        """Return whether there is a token, or credentials, that have not expired.
+
+        The token or the credentials are for every host, so `host` makes no difference.
+        """
         current = self._current
         return current is not None and self._clock() < current.ends_at
 
@@ -136,9 +139,9 @@ class RenewedLogin(Generic[T]):
         valid, that token stays in use, and the future has no error. The token or the credentials are for every host, so
         `host` makes no difference.
 
-        If a renewal is running, return its future, and start no thread. A renewal that still runs after 120 s has hung,
-        for example in a user's function or on a file of a dead server. Then another renewal is started. Each further
-        renewal counts as hung only after twice the time of the one before, so that few threads hang.
+        If a renewal is running, return its future, and start no thread. A renewal that still runs after 120 s counts as
+        hung, for example in a user's function or on a file of a dead server. Then another renewal is started. Each
+        further renewal counts as hung only after twice the previous time, so that few threads hang.
         """
         with self._lock:
             running = self._renewal

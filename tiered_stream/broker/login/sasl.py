@@ -50,16 +50,19 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """JAAS entry: a login module's class, and its options, which may hold a password and so are not in the repr."""
+    """JAAS entry: the class of a login module, and the module's options.
+
+    The options may hold a password, so they are not in the repr.
+    """
 
     login_module: str
     options: dict[str, str] = field(repr=False)
 
 
 def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
-    """Return KafkaConnectionManager's settings for the mechanism in `sasl.mechanism` (Kafka's default: GSSAPI).
+    """Return the settings of kafka-python's KafkaConnectionManager for the mechanism in the property `sasl.mechanism`.
 
-    `protocol` is the security protocol.
+    Kafka's default is GSSAPI. `values` are the client properties, and `protocol` is the security protocol.
 
     Raises:
         ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or is for another
@@ -99,6 +102,9 @@ def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
     """Check that each callback handler in the properties is a class that this package replaces for `mechanism`.
 
     Only the last part of a class name is compared, because the classes have moved between packages.
+
+    Raises:
+        ConfigurationError: a callback handler is another class.
     """
     for name, replaced in _CALLBACK_HANDLERS.items():
         handler = values.text(name)
@@ -113,7 +119,8 @@ def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
     """Return the user's name and password in `sasl.jaas.config`, for the mechanism PLAIN or SCRAM.
 
     Raises:
-        ConfigurationError: the property is missing, is for another mechanism, or lacks the name or the password.
+        ConfigurationError: the property is missing, is for another mechanism, lacks the name or the password, or asks
+            for a delegation token.
     """
     options = _jaas_options(values, mechanism)
     if options.get("tokenauth", "false").lower() == "true":
@@ -172,6 +179,9 @@ def _jaas_options(values: ConfigValues, mechanism: str) -> dict[str, str]:
     """Return the login module's options in `sasl.jaas.config`.
 
     The result is empty if the property is missing and the mechanism does not need it.
+
+    Raises:
+        ConfigurationError: the property is malformed, is for another mechanism, or is missing but needed.
     """
     text = values.secret("sasl.jaas.config")
     login_module, effective_options = _LOGIN_MODULES[mechanism]

@@ -167,7 +167,7 @@ def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
 
 
 def check_is_pem(values: ConfigValues, name: str) -> None:
-    """Check that the type of a store whose content is in the settings themselves is PEM, or is not given.
+    """Check that `ssl.NAME.type` is PEM or is not given, because only PEM text can be written into a property.
 
     `name` stands for NAME: `keystore` or `truststore`.
 

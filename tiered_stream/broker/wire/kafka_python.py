@@ -5,9 +5,10 @@ an interpreter of the schema. The generated code takes time that grows with the 
 varint. It also copies the rest of the message for each section of tagged fields: a response of 600 KB took half a
 minute. Our connections decode responses with the interpreter, which has neither problem.
 
-We change kafka-python in three places. A new connection gets our class, with our protocol and our read of the socket.
-Our mechanisms for SCRAM, AWS_MSK_IAM (`aws_login`) and GSSAPI (`kerberos`) are registered in place of kafka-python's,
-for the whole process. A SCRAM login's client gets our class.
+We change kafka-python in three places. A new connection gets the class `_Connection`, with the protocol
+`InterpretingProtocol` and the socket read `_receive`. For the whole process, our mechanisms for SCRAM, AWS_MSK_IAM
+(`aws_login`) and GSSAPI (`kerberos`) are registered in place of kafka-python's mechanisms. A SCRAM login gets the class
+`_ScramClient`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
-"""Smallest size in bytes of a field or a read that is not copied. A TLS record is smaller."""
+"""Minimum size in bytes of a message's field, or of a socket read, that is not copied. A TLS record is smaller."""
 _CACHE_BYTES = 4 << 20
 
 ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
@@ -64,7 +65,10 @@ A value is a pair: the number of encoded bytes, and the decoded response.
 """
 
 FEWEST_SCRAM_ITERATIONS = 4096
-"""Lowest number of iterations for which a proof of the password is sent (Kafka: `ScramMechanism.minIterations`)."""
+"""Minimum number of SCRAM iterations for which a login sends its proof of the password to the broker.
+
+(Kafka: `ScramMechanism.minIterations`.)
+"""
 
 
 class OwnRequest(ABC):
@@ -118,8 +122,8 @@ class OwnRequest(ABC):
 class _Header:
     """Header of an `OwnRequest`.
 
-    kafka-python asks a request's header for the class that decodes the response, and this class for the response's
-    header. An object of this class stands for all three.
+    kafka-python asks a request's header for the class that decodes the response, and asks that class for the response's
+    header. An object of this class is used as request header, as that class, and as response header.
     """
 
     request: OwnRequest
@@ -227,8 +231,8 @@ class InterpretingProtocol(KafkaProtocol):  # type: ignore[misc]
 class _InterpretedHeader:
     """Header of a kafka-python request whose response is decoded with the interpreter, not with generated code.
 
-    kafka-python asks a request's header for the class that decodes the response. This object stands for that class,
-    too.
+    kafka-python asks a request's header for the class that decodes the response. An object of this class is used as
+    header and as that class.
     """
 
     header: Any
@@ -288,7 +292,7 @@ def api_name(api_key: int) -> str:
 class _ScramClient(ScramClient):  # type: ignore[misc]
     """State of one SCRAM login, which refuses a low number of iterations as Kafka's client does (`ScramMechanism`).
 
-    The proof of the password for few iterations would let the peer try out passwords quickly.
+    With few iterations, whoever receives the proof of the password could quickly find the password by trial.
     """
 
     def create_salted_password(self, salt: bytes, iterations: int) -> None:

@@ -11,7 +11,7 @@ not in the KIPs.
         1256  LocalSegmentsWanted *               bool, also name segments that the broker still has on its own disk
         1257  RemoteLogSegmentPartBytes *         int64, cut larger segments at batch starts into parts of about this
                                                   many bytes; neighbouring parts may share some bytes
-        1258  OffsetsOnly *                       bool, no byte positions, aborted transactions or signed locations
+        1258  OffsetsOnly *                       bool, no byte positions, aborted transactions or signed URLs
     FetchRequest, partition
         1248  RemoteLogSegmentEndOffset *         int64, exclusive
     FetchResponse, partition
@@ -50,7 +50,7 @@ LOCATION_FEATURE = "remote.log.segment.location"
 """Feature in ApiVersions that a broker has if it responds with segment locations."""
 
 LOCATIONS, SIGNED_LOCATIONS = 1, 2
-"""Versions of the feature: 1 names segment locations, 2 also signs them."""
+"""Versions of `LOCATION_FEATURE`: with 1, the broker names segment locations; with 2, it also sends signed URLs."""
 
 LOCATION_TAG = 1248
 FIRST_VERSION = 13
@@ -65,7 +65,7 @@ _KAFKA_TAGS = range(3)  # diverging epoch, current leader, snapshot id
 _NO_END = (1 << 63) - 1
 _NOT_LOCATED = -1
 _MAX_RECORD_BYTES = 1
-"""Maximum of record bytes in a request: a broker that does not know our tagged fields then returns only one batch."""
+"""Maximum of record bytes that we request, so that a broker without KIP-1248 returns only one record batch."""
 
 _BOOL, _INT32, _INT64 = Struct(">?"), Struct(">i"), Struct(">q")
 _WAIT_AND_SIZES = Struct(">iiib")  # max wait ms, min bytes, max bytes, isolation level
@@ -99,7 +99,7 @@ _MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(flexible.NO_TAGS)
 
 
 def encode_segment(location: SegmentLocation) -> bytes:
-    """Encode a location as a member of the compact array in tagged field 1248 of a partition in a Fetch response."""
+    """Encode a location as an element of the compact array in tagged field 1248 of a partition in a Fetch response."""
     segment, offsets, byte_range = location.segment, location.offsets, location.bytes
     numbers = _SEGMENT_NUMBERS.pack(
         segment.base_offset, segment.end_offset, segment.size, offsets.start, offsets.end,
@@ -195,9 +195,10 @@ class FetchPartition:
 
 @dataclass(kw_only=True)
 class LocationFetchRequest(OwnRequest):
-    """Fetch request for segment locations, and for at most one record batch, without waiting.
+    """Fetch request for segment locations, and for at most one record batch, without waiting for new records.
 
-    If `remote_log_segment_location_requested` is false, no locations are requested.
+    If `remote_log_segment_location_requested` is false, no locations are requested. The module's docstring describes
+    the fields of KIP-1248 and KIP-1254.
     """
 
     API_KEY = 1
@@ -234,7 +235,9 @@ class LocationFetchRequest(OwnRequest):
 
     @classmethod
     def decode_body(cls, version: int, body: flexible.Reader) -> LocationFetchRequest:
-        """Decode the body of any client's Fetch request of this version. Keep only fields that matter for locations.
+        """Decode the body of a Fetch request of this version, which any client may have sent.
+
+        Only fields that matter for segment locations are kept.
 
         Raises:
             ValueError: the bytes are not a Fetch request of this version.
@@ -264,9 +267,11 @@ class LocationFetchRequest(OwnRequest):
 class LocatedPartition:
     """Partition in a Fetch response with segment locations.
 
-    `remote_log_segments` are the segments, encoded for `decode_segments`; empty: there are no segments. They are all
-    segments of the requested range below offset `located_end_offset` (exclusive). A `located_end_offset` of -1 means
-    that the broker names no segments. `kafka_tags` are the encoded values of Kafka's own tagged fields, by tag.
+    Args:
+        kafka_tags: encoded values of Kafka's own tagged fields, by tag.
+        remote_log_segments: the tiered segments of the requested offsets below `located_end_offset`, encoded for
+            `decode_segments`; empty: there are none.
+        located_end_offset: offset (exclusive) up to which the segments are named; -1: the broker names no segments.
     """
 
     partition_index: int

@@ -26,12 +26,12 @@ _CREATED_MEANWHILE = (
     "DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED", "FileAlreadyExistsException",
     "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
 )  # fmt: skip
-"""Words in Delta's errors if two statements create the same table.
+"""Words in Delta's errors for a statement that creates a table while another statement creates the same table.
 
-Delta also raises the last one if the folder has other files.
+Delta also raises `DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION` if the table's folder has other files.
 """
 CREATION_WAITS = (0.1, 0.2, 0.4, 0.8, 1.5)
-"""Seconds between looks for a table that another run has begun to create."""
+"""Seconds to wait after each attempt to create or open a table that another run is just creating."""
 _LOG, _STAGED_COMMITS = "_delta_log", "_staged_commits"
 
 
@@ -47,13 +47,14 @@ class TableAddress:
     name: str | None
     uri: str | None
     in_catalog: str = field(default="", compare=False)
-    """Path of a named table's folder as the catalog has it; empty: it is not known."""
+    """Path of the table's folder as Spark's catalog has it; empty if it is not known, or if the user gave a path."""
 
     @property
     def location(self) -> str:
         """Path of the table's folder in the form that Hadoop's file systems accept.
 
-        It is the path that the user gave, or the path in the catalog. A local path without a scheme becomes absolute.
+        The path is the one that the user gave, or the one in the catalog. A local path without a scheme becomes
+        absolute.
         """
         uri = self.uri or ""
         given = self.path or self.in_catalog or unquote(uri)
@@ -102,9 +103,10 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
 
 
 def _check_catalog_takes(spark: SparkSession, parts: Sequence[str]) -> None:
-    """Raise TableError if the name's catalog is Spark's own, and this catalog cannot hold a table of that name.
+    """Raise TableError if a table's name is in Spark's own catalog, which does not allow the name.
 
-    Spark's own catalog takes ASCII's letters, digits and _ (Spark: `SessionCatalog.validateName`).
+    `parts` are the parts of the name between its dots. Spark's own catalog `spark_catalog` allows ASCII letters, digits
+    and _ (Spark: `SessionCatalog.validateName`).
     """
     catalog = parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()
     if catalog.lower() == _SESSION_CATALOG and not PLAIN.fullmatch(parts[-1]):
@@ -141,7 +143,7 @@ def table_uri(spark: SparkSession, path: str) -> str:
 def create_by_spark(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
     """Let Spark create the table at `address` if it does not exist (`CREATE TABLE IF NOT EXISTS`).
 
-    `spec` has the table's columns, its day column or clustering columns, and its properties.
+    `spec` has the table's columns, its partition column or clustering columns, and its properties.
 
     Raises:
         ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
@@ -163,13 +165,13 @@ def create_by_spark(spark: SparkSession, address: TableAddress, spec: TableSpec)
 
 
 def replace_columns(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
-    """Replace the columns and the partition or clustering columns of a table without rows, in one commit.
+    """Give a table without rows the columns and the partition or clustering columns of `spec`, in one commit.
 
-    Delta refuses the commit if rows are committed meanwhile. (`CREATE OR REPLACE TABLE` replaces no table that is named
-    by its path.)
+    Delta refuses the commit if another writer commits rows meanwhile. (`CREATE OR REPLACE TABLE` cannot replace a table
+    that is named by its path.)
 
     Raises:
-        TableError: Spark cannot replace them.
+        TableError: Spark cannot replace the columns.
     """
     with spark_errors(str(address), "created again"):
         writer = spark.createDataFrame([], spec.schema).write.format("delta").mode("overwrite")
@@ -182,7 +184,11 @@ def replace_columns(spark: SparkSession, address: TableAddress, spec: TableSpec)
 
 
 def _run_creation(spark: SparkSession, address: TableAddress, statement: str) -> None:
-    """Run the statement, and run it again if another run creates the table at the same moment."""
+    """Run the SQL `statement`, which creates the table; run it again if another run is just creating the table.
+
+    Raises:
+        TableError: Spark cannot create the table, even after the waits `CREATION_WAITS`.
+    """
     session = _marking(spark)
     for seconds in (*CREATION_WAITS, None):
         try:
@@ -196,9 +202,9 @@ def _run_creation(spark: SparkSession, address: TableAddress, statement: str) ->
 
 
 def _marking(spark: SparkSession) -> SparkSession:
-    """Return a copy of the session whose commits have the user metadata `CREATION`.
+    """Return a copy of the session whose Delta commits have the user metadata `CREATION`.
 
-    The session itself is returned with Spark Connect, or if the user has set other user metadata.
+    With Spark Connect, or if the user has set other user metadata, the session itself is returned.
     """
     if is_connect(spark) or spark.conf.get(USER_METADATA, None) is not None:
         return spark
@@ -206,10 +212,10 @@ def _marking(spark: SparkSession) -> SparkSession:
 
 
 def _remove_unfinished(spark: SparkSession, folder: str) -> None:
-    """Delete the table's log in the folder if it has no commit, because a driver died while it created the table.
+    """Delete the folder's `_delta_log` if it has no commit, because a driver died while it created the table.
 
-    Delta takes a folder that is not empty for a table that exists, and then creates none. Nothing is deleted if the
-    folder has any other file. Only temporary files and empty folders are deleted. So a commit that another driver makes
+    Without the deletion, Delta would take the folder for an existing table, and create none. Nothing is deleted if the
+    folder has any other file. Only temporary files and empty folders are deleted, so a commit that another driver makes
     meanwhile is kept.
     """
     jvm: Any = spark._jvm
@@ -277,7 +283,7 @@ def known_scheme(spark: SparkSession, path: str) -> str:
 
 
 def _columns(names: Sequence[str]) -> str:
-    """Return the names as a list in SQL, each name quoted; a dot in a name separates a column from its nested field."""
+    """Return the column names as a SQL list with quotes; a dot in a name separates a column from its nested field."""
     return ", ".join(sql_name(name.split(".")) for name in names)
 
 

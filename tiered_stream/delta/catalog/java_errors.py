@@ -23,7 +23,7 @@ _CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
 _CONFLICTS_IN_PYTHON = "delta.exceptions"
 _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|\bJob \d+ cancelled\b")
-"""Pattern in Spark's error for a job that was cancelled. A table's own constraint may have the word, too."""
+"""Pattern in Spark's error for a cancelled job. The mere word "cancelled" may come from a table's CHECK constraint."""
 _RAISED_CLASS, _RAISED = "org.apache.spark.SparkRuntimeException", "USER_RAISED_EXCEPTION"
 """Java class and error class of SQL's `raise_error` (Spark: `QueryExecutionErrors.raiseError`)."""
 
@@ -56,14 +56,18 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
 
 
 def is_stopped(error: Py4JJavaError | CapturedException) -> bool:
-    """Return whether the error comes from the stop of the query: its thread was interrupted, or its job cancelled."""
+    """Return whether the error was raised because a query is being stopped.
+
+    Spark then interrupts the query's thread, or cancels the query's job.
+    """
     return bool(java_classes(error) & _INTERRUPTED) or _CANCELLED.search(first_line(error)) is not None
 
 
 def raised_text(error: Py4JJavaError | CapturedException) -> str | None:
-    """Return the text that SQL's function `raise_error` was called with, if it has caused the error; otherwise None.
+    """Return the text that SQL's function `raise_error` got, if this function caused the error; otherwise None.
 
-    The text of an error does not show the cause, because Spark also prints the call in a plan that it cannot analyze.
+    The error's own text does not show the cause, because Spark also prints a call of `raise_error` in errors about a
+    plan that it cannot analyze.
     """
     for exception in _causes(error):
         if exception.getClass().getName() == _RAISED_CLASS and exception.getCondition() == _RAISED:
@@ -74,7 +78,7 @@ def raised_text(error: Py4JJavaError | CapturedException) -> str | None:
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
     """Return whether the error says that Delta refused a commit because another commit came first.
 
-    A new attempt at a commit that was refused for this reason may succeed.
+    If the result is true, another attempt at the commit may succeed.
     """
     # delta-spark's own Python classes of conflicts do not keep the Java exception.
     return type(error).__module__.startswith(_CONFLICTS_IN_PYTHON) or _CONFLICT in java_classes(error)
@@ -93,9 +97,10 @@ def spark_errors(table: str, done: str) -> Iterator[None]:
 
 
 def own_error(text: str) -> tuple[str, str]:
-    """Return the class and the message of the error of this package that Spark has wrapped in an error with this text.
+    """Return the class name and the message of this package's error in `text`, the text of an error of Spark.
 
-    If there is none, return an empty text and the first line of the text.
+    Spark raises such an error if Python code of this package fails in a task or in a planner. If `text` contains no
+    error of this package, return an empty class name and the first line of `text`.
     """
     lines = [line.strip() for line in text.strip().splitlines()] or [""]
     own_lines = [line for line in lines if line.startswith(TieredStreamError.__module__)]

@@ -1,7 +1,7 @@
-"""Detection of managed Spark platforms, and the rules that follow for tables there.
+"""Detection of managed Spark platforms, such as Databricks and Amazon EMR.
 
-The signs of a platform are environment variables of its drivers, Spark settings that it makes, its Spark version, and
-Java classes that exist only there.
+The signs of a platform are environment variables of its drivers, Spark settings that the platform makes, its Spark
+version, and Java classes that exist only there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Platform:
     That service coordinates only the platform's own writers. So a commit of another writer can be overwritten.
     """
     gives_credentials: bool = False
-    """True if Spark can reach storage there without credentials in the session's settings."""
+    """True if Spark can reach storage on this platform without credentials in the session's settings."""
 
     def __str__(self) -> str:
         own = "it commits to tables in S3 through its own service; " if self.commits_to_s3_itself else ""

@@ -1,7 +1,7 @@
-"""Spark sessions: a command's session, its platform, and checks that it has what a table or a checkpoint needs.
+"""Spark session of a command: its builder, its platform, and checks that it can reach a table or a checkpoint.
 
-The checks run before a query starts. Spark itself would fail in the middle of the query, with hundreds of lines of
-Java's stack trace.
+The checks run before a query starts. Without the checks, Spark would fail in the middle of the query, with hundreds of
+lines of Java's stack trace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GS_SETTINGS = {
     "fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
     "fs.gs.block.size": "67108864",
 }
-"""Hadoop's settings of a session with `GCS_CONNECTOR`, because Hadoop 3.5 has defaults for its own connector.
+"""Hadoop settings that a session with `GCS_CONNECTOR` needs, because Hadoop 3.5 has defaults for its own connector.
 
 Checkpoints need `fs.AbstractFileSystem.gs.impl`. Hadoop's default block size, `64m`, is no number for gcs-connector.
 """
@@ -50,12 +50,12 @@ CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalo
 _DELTA_OF_JAR = "org.apache.spark.sql.delta.sources.DeltaDataSource"
 _WASB = "org.apache.hadoop.fs.azure.AzureNativeFileSystemStore"
 _FURTHER_CLASSES = {"s3a": "software.amazon.awssdk.services.s3.S3Client", "wasb": _WASB, "wasbs": _WASB}
-"""Classes by URI scheme that a file system needs, but loads only when it is opened."""
+"""Java class, by URI scheme, that Hadoop's file system for this scheme needs, but loads only when it is opened."""
 _LISTED = "spark.jars.packages (where --packages is on the command line, it replaces the file's list)"
 
 
 def check_table(spark: SparkSession, path: str | None) -> None:
-    """Check that Spark itself can write the table; `path` is its folder, or None for a table in the catalog.
+    """Check that the session can write a Delta table; `path` is the table's folder, or None for a table in the catalog.
 
     With Spark Connect, nothing is checked.
 
@@ -149,9 +149,10 @@ _LOCAL = {
 def session_builder(
     name: str, properties_file: Path | None = None, spark_conf: Sequence[str] | None = None
 ) -> SparkSession.Builder:
-    """Return the builder of spark-submit's session, or of a local session if spark-submit has not started the process.
+    """Return a builder of the command's Spark session.
 
-    A local session gets Delta's jars, unless the settings have `spark.jars` or `spark.jars.packages`.
+    If spark-submit has started this process, the session is spark-submit's, otherwise a local one. A local session gets
+    Delta's jars, unless the settings have `spark.jars` or `spark.jars.packages`.
 
     Args:
         name: the application's name in Spark.
@@ -183,7 +184,10 @@ def session_builder(
 
 
 def note_session(spark: SparkSession) -> None:
-    """Remember the files that have the settings of spark-submit's session, for errors that name a setting's place."""
+    """Remember which file has the settings of a session that spark-submit started, so that errors can name the file.
+
+    For a session that spark-submit has not started, nothing is done.
+    """
     if _SUBMITTED not in os.environ:
         return  # `session_builder` knows it
     with suppress(PySparkException, Py4JError):  # a session of Spark Connect has neither a JVM nor a context here
@@ -196,7 +200,8 @@ def note_session(spark: SparkSession) -> None:
 def platform_of(spark: SparkSession) -> Platform | None:
     """Return the managed platform on which the session's driver runs, or None if there is no sign of a known platform.
 
-    With Spark Connect, only the environment variables of this process count, because a client cannot see the server's.
+    With Spark Connect, only the environment variables of this process are looked at, because a client sees nothing of
+    the server.
     """
     if is_connect(spark):
         return find_platform(os.environ, lambda _: None, "", lambda _: False)
@@ -210,6 +215,6 @@ def platform_of(spark: SparkSession) -> Platform | None:
 
 
 def log_platform(spark: SparkSession) -> None:
-    """Log the platform on which the session's driver runs, and what follows; log nothing if it is not known."""
+    """Log the name and the limits of the managed platform on which the driver runs; log nothing without a platform."""
     if (platform := platform_of(spark)) is not None:
         log.info("the platform is %s", platform)

@@ -41,6 +41,9 @@ class CheckpointFolder:
         """Return the names of the files and subfolders in the folder, or in its subfolder `name`.
 
         The list is empty if the folder or the subfolder does not exist.
+
+        Raises:
+            TableError: the folder cannot be read.
         """
         path = self._child(name) if name else self._path
         with self._errors("read"):
@@ -52,6 +55,7 @@ class CheckpointFolder:
 
         Raises:
             CorruptDataError: the file has more than `MAX_FILE_BYTES`.
+            TableError: the file cannot be read.
         """
         path = self._child(name)
         with self._errors("read"):
@@ -65,9 +69,12 @@ class CheckpointFolder:
         return text
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
-        """Write `text` to the file `name` atomically, and create the subfolder in `name` if it is missing.
+        """Write the bytes `text` to the file `name` atomically; a missing subfolder in `name` is created.
 
         If the file exists already and `replace` is false, the file is kept as it is, without an error.
+
+        Raises:
+            TableError: the file cannot be written.
         """
         path = self._child(name)
         with self._errors("written to"):
@@ -85,7 +92,7 @@ class CheckpointFolder:
                     raise
 
     def delete(self, name: str) -> None:
-        """Delete the file `name`; a missing file is no error."""
+        """Delete the file `name`; a missing file is no error. Raise TableError if the file cannot be deleted."""
         with self._errors("written to"):
             self._files.delete(self._child(name))
 

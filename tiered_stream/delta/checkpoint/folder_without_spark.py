@@ -13,8 +13,9 @@ from tiered_stream.errors import CorruptDataError
 class StoredFolder:
     """Folder of a checkpoint, which is read without Spark.
 
-    `uri` is the folder's URI: `file:///folder` or `s3://bucket/prefix`. `folder` is the folder's name in errors.
-    `storage` has the settings for access to the object store. Methods raise OSError if the folder cannot be read.
+    `uri` is the folder's URI, such as `file:///folder` or `s3://bucket/prefix`. `folder` is the folder's name in
+    errors. `storage` has the settings for access to the object store. Methods raise OSError if the folder cannot be
+    read.
     """
 
     def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:
@@ -24,7 +25,7 @@ class StoredFolder:
     def entries(self, name: str = "") -> list[str]:
         """Return the names of the files and subfolders in the checkpoint's folder, or in its subfolder `name`.
 
-        The list is empty if there is no such folder.
+        The list is empty if there is no such folder. Raise OSError if the folder cannot be read.
         """
         return [info.base_name for info in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
 
@@ -33,6 +34,7 @@ class StoredFolder:
 
         Raises:
             CorruptDataError: the file has more than `MAX_FILE_BYTES`, or `name` is a folder.
+            OSError: the file cannot be read.
         """
         info = self._files.get_file_info(name)
         if info.type is fs.FileType.NotFound:

@@ -1,4 +1,7 @@
-"""Start of a streaming query: trigger, name, checkpoint, no limit for idle workers, names of source and sink."""
+"""Start of a streaming query: its checkpoint, trigger and name, names of its source and sink, and no idle limit.
+
+The idle limit is Spark's time limit for idle Python workers (`IDLE_LIMIT`).
+"""
 
 from __future__ import annotations
 
@@ -78,14 +81,14 @@ def _kills_idle(spark: SparkSession) -> bool:
 
 AVAILABLE_NOW = "availableNow"
 _BEGUN_TWICE = ("ConcurrentModificationException", "FileAlreadyExistsException")
-"""Java's errors if two runs write the first file of a checkpoint (Spark: `StreamMetadata.write`)."""
+"""Java's errors if two runs write the first file of a checkpoint at the same time (Spark: `StreamMetadata.write`)."""
 _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """Checkpoint, trigger, name and limits with which a streaming query is started, whichever sink the query has.
+    """Checkpoint, trigger, name and limits with which a streaming query is started.
 
     `checkpoint` is the checkpoint location. `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name`
     is None if the query has no name.
@@ -95,33 +98,41 @@ class QueryRun:
     trigger: str = AVAILABLE_NOW
     name: str | None = None
     transaction_id: str | None = None
-    """Id in place of the query's id in application transactions; None: the query's id.
+    """Id that Delta's application transactions get in place of the query's id; None: they get the query's id.
 
-    A run that has an end, such as a replay, has such an id. A new checkpoint changes the query's id, but not this one.
+    A run that has an end, such as a replay, sets this id, because the query's id changes with a new checkpoint.
     """
     replace_where: str | None = None
-    """SQL condition: the run removes the table's rows that meet it, in the commit that adds its rows; None: no rows.
+    """SQL condition on the table's rows that the run removes, in the commit that adds its own rows; None: no rows.
 
-    With a condition, the run is one micro-batch in the Spark lane.
+    A run with a condition is one micro-batch, which Spark's Delta sink writes.
     """
     replaced_records: str | None = None
-    """SQL condition on Kafka's columns that selects the records of the removed rows.
+    """SQL condition on Kafka's columns for the records whose rows `replace_where` removes.
 
-    Older dead letters of these records are removed, too. None: no dead letters are removed.
+    Older dead letters of these records (records that did not become rows) are removed, too. None: none are removed.
     """
     tasks: int | None = None
-    """Maximum number of tasks at once; None: as many as Spark runs."""
+    """Maximum number of tasks that read at once; None: as many as Spark runs."""
 
     def transaction(self, batch: DataFrame) -> str:
-        """Return the query id for the application transaction of the micro-batch `batch`."""
+        """Return the query id for Delta's application transaction of the micro-batch `batch`.
+
+        The caller must be in the thread that runs the micro-batch, such as in a function for `foreachBatch`.
+        """
         return self.transaction_id or query_id_of(batch)
 
     def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-        """Return a streaming DataFrame of the data source `source` for this query, limited to `tasks`.
+        """Return a streaming DataFrame of the data source `source`, which at most `tasks` tasks read at once.
 
         If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the
-        source gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark
+        source gets its name from the checkpoint. The name is `NAME` if the checkpoint has no name yet, or with Spark
         Connect. Without this requirement, the checkpoint is not read.
+
+        Raises:
+            ConfigurationError: the checkpoint has several named sources.
+            TableError: the checkpoint cannot be reached.
+            CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         """
         ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped(spark) else {}
         reader = spark.readStream.format(source).options(**{**options, **ends})
@@ -133,7 +144,7 @@ class QueryRun:
     def start(self, spark: SparkSession, writer: DataStreamWriter, table: str | None = None) -> StreamingQuery:
         """Start the query of `writer` with the run's checkpoint, trigger and name.
 
-        If `table` is the name of a table in the catalog, the query writes to this table.
+        If `table` is given, the query writes to the table of this name in Spark's catalog.
 
         Raises:
             TableError: another run begins with the same new checkpoint at the same moment.
@@ -170,9 +181,12 @@ class QueryRun:
         return self.trigger != AVAILABLE_NOW
 
     def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
-        """Start the query of `writer`, without Spark's code generation and without the limit for idle Python workers.
+        """Start the query of `writer`, without Spark's code generation and without the time limit for idle workers.
 
-        This is for a query that gives Spark only few rows, because compiling code would take 0.6 s in a new JVM.
+        This method is for a query that gives Spark only few rows, because compiling code takes 0.6 s in a new JVM.
+
+        Raises:
+            TableError: another run begins with the same new checkpoint at the same moment.
         """
         with started_without_idle_limit(spark):
             query = self.start(spark, writer)
@@ -185,7 +199,7 @@ class QueryRun:
 
 
 def _stop_at_end(query: StreamingQuery) -> None:
-    """Stop the query when all records that were there at its start are committed."""
+    """Stop the query as soon as all records that were available at its start are committed."""
     with suppress(PySparkException, Py4JError):  # the query has failed, and whoever waits for it gets the error
         query.processAllAvailable()
         query.stop()

@@ -24,17 +24,18 @@ from tiered_stream.options.offset_ranges import extend_ranges
 FOLDER = "tables"
 _VERSION = 1
 _FILES_KEPT = 2
-"""Number of files `tables/N` that are kept: the newest file, and the file before it.
+"""Number of files `tables/N` that are kept in the checkpoint: the newest file, and the file before it.
 
-If the batch of the newest file is repeated, the batch begins with the state in the file before.
+If Spark repeats the batch of the newest file, the batch begins with the state in the file before.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Newest micro-batch of the query in a table: its id (`batch`), or -1 if the table has no micro-batch of the query.
+    """Newest micro-batch that a query has committed to a table.
 
-    The micro-batch's commit is in `version` of the table's log, or in a later version.
+    `batch` is the micro-batch's id, or -1 if the table has no micro-batch of the query. The micro-batch's commit is in
+    `version` of the table's log, or in a later version.
     """
 
     batch: int = -1
@@ -54,8 +55,8 @@ class Held:
     def joined(self, later: Held) -> Held:
         """Return offset ranges that cover the ranges of `self` and of `later`, with one range for each partition.
 
-        `later` belongs to later batches, and its batch id is the result's. The offsets between the two ranges of a
-        partition hold no rows for the table.
+        `later` belongs to later batches, and the result has the batch id of `later`. The offsets between the two ranges
+        of a partition hold no rows for the table.
         """
         ranges = dict(self.ranges)
         extend_ranges(ranges, later.ranges)
@@ -82,7 +83,7 @@ class Parked:
 
     @property
     def newest(self) -> Held:
-        """Missing offset ranges with the newest batch id: `since` (later batches), or `tried` if there are none."""
+        """The missing offset ranges with the newest batch id: `since`, or `tried` if `since` is None."""
         return self.since or self.tried
 
 
@@ -168,7 +169,7 @@ def _whole_number(number: object, minimum: int = 0) -> int:
 
 
 class Folder(ReadableFolder, Protocol):
-    """Checkpoint's folder that can also be written to (implemented by `checkpoint_folder.CheckpointFolder`)."""
+    """Folder of a checkpoint that can be read and written (implemented by `checkpoint_folder.CheckpointFolder`)."""
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
         """Write `text` to the file `name` atomically; an existing file is kept unless `replace` is true."""
@@ -207,7 +208,7 @@ class QueryTablesLog:
         """Write `tables` as the state after the micro-batch `batch_id`, and delete old files.
 
         The newest `_FILES_KEPT` files up to `batch_id` are kept. If the state is the same as before the micro-batch,
-        nothing is written or deleted, unless an earlier attempt at the micro-batch has written a file. That file is
+        nothing is written or deleted. But if an earlier attempt at the micro-batch has written a file, the file is
         replaced.
         """
         if self.before(batch_id) == tables and batch_id not in self._listed():
@@ -222,7 +223,7 @@ class QueryTablesLog:
         self._batches = [batch for batch in listed if batch not in old]
 
     def last_done(self) -> int:
-        """Return the id of the last micro-batch that Spark has committed in the checkpoint; -1: none."""
+        """Return the id of the last micro-batch that Spark has committed in the checkpoint, or -1 if there is none."""
         last = SparkCheckpoint(self._folder).last_committed()
         return -1 if last is None else last
 

@@ -74,7 +74,8 @@ class BatchEnds:
     def positions(self) -> dict[TopicPartition, int]:
         """Next offset to read, by partition; if two sources read the same partition, the lower of their offsets.
 
-        A source whose offset does not have the form of Kafka's offsets is left out, so the mapping may be empty.
+        A source is left out if its offset does not have the form `{topic: {partition: offset}}`. So the mapping may be
+        empty.
         """
         positions: dict[TopicPartition, int] = {}
         for text in self.by_source.values():
@@ -91,7 +92,12 @@ def _positions(text: str | None) -> dict[TopicPartition, int]:
 
 
 def batch_ends(text: bytes) -> BatchEnds:
-    """Parse `text`, the bytes of a file in the checkpoint's folder `offsets`."""
+    """Parse `text`, the bytes of a file in the checkpoint's folder `offsets`.
+
+    Raises:
+        UnsupportedDataError: the file has an unknown version.
+        CorruptDataError: the file is damaged.
+    """
     lines = text.splitlines()
     version = lines[0] if lines else b""
     if version not in (_BY_POSITION, _BY_ID):
@@ -172,9 +178,9 @@ class SparkCheckpoint:
         return batch, ends
 
     def last_planned(self) -> int | None:
-        """Return the id of the last micro-batch whose end offsets are written, committed or not.
+        """Return the id of the last micro-batch whose end offsets Spark has written, or None if there is none.
 
-        None: there is none.
+        It is possible that Spark has not committed this micro-batch yet.
         """
         return self._last(_OFFSETS)
 
@@ -208,7 +214,7 @@ class SparkCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
-    """Start and end offsets of a micro-batch, by partition; `ends` also has notes with the topics' ids."""
+    """Start and end offsets of a micro-batch, by partition; `ends` also has the topics' ids (see `notes_of`)."""
 
     starts: PartitionOffsets
     ends: PartitionOffsets
@@ -224,12 +230,12 @@ class BatchOffsets:
 
 
 def micro_batch_offsets(checkpoint: SparkCheckpoint, batch_id: int) -> BatchOffsets | None:
-    """Return the offsets of a micro-batch of a query with one source; None: the checkpoint does not have them.
+    """Return the offsets of a micro-batch, or None if the checkpoint does not have them, or if it has several sources.
 
     A checkpoint of an older release does not have the start offsets of the first micro-batch.
 
     Raises:
-        ConfigurationError: the offsets in the checkpoint do not have the form of Kafka's offsets.
+        ConfigurationError: the offsets in the checkpoint do not have the form `{topic: {partition: offset}}`.
         CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
     """
     ends = _offsets(checkpoint.ends(batch_id))

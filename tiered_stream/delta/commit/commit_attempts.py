@@ -2,8 +2,8 @@
 
 A commit has the same application transaction that Spark's Delta sink writes (Delta: `DeltaSink`): the query's id as
 name, the batch's id as version. Each batch is committed, even a batch without rows, as in Delta's sink. The transaction
-in the table shows if a lane has already committed a batch, and if the batch before is missing. If a query writes many
-tables, a batch is committed only to the tables for which it has files (`many_tables.py`).
+in the table shows if a batch is already committed, and if the batch before is missing. If a query writes many tables, a
+batch is committed only to the tables for which it has files (`many_tables.py`).
 
 Writers of a table do not always exclude each other. Some of Delta's log stores check whether a version exists and then
 write it, without regard to other processes. So an acknowledged commit can be overwritten. Each commit first checks that
@@ -46,7 +46,7 @@ ATTEMPTS = 10
 MAX_LOG_FILES = 100
 """Maximum number of files of a table's log to scan for the query's last batch.
 
-If the last batch can be in any of more log files, the table's whole state is read instead, because that is faster.
+If more log files would have to be scanned, the table's whole state is read instead, because this is then faster.
 """
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """First and longest wait between attempts at a commit, in seconds.
@@ -55,9 +55,9 @@ The wait doubles with each attempt. A random factor from 0.5 to 1 shortens it.
 """
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 _MAX_SHOWN = 10_000
-"""Maximum length of the text of offsets in an error, in characters.
+"""Maximum length in characters of the offsets that an error shows.
 
-If the text is longer, the error names the file in the checkpoint that has the offsets.
+If they are longer, the error names the file in the checkpoint that has the offsets.
 """
 
 OnGap = Callable[[int | None, int], None]
@@ -70,11 +70,11 @@ the table must have.
 
 @dataclass(frozen=True, slots=True)
 class _LastCommit:
-    """Newest batch of the query when the table's log was last read; `batch_id` is -1 if the table had no batch of it.
+    """Newest batch of the query in a table when the table's log was last read; `batch_id` is -1 if there was none.
 
-    The next read of the log begins at `version`. If this process committed the batch, `files` are the batch's files,
-    and the commit is in `version` or in a later version, so that the next read finds it again. Otherwise `files` is
-    None, and `version` is the first version that the last read did not include.
+    The next read of the log begins at `version`. If this process committed the batch, `files` are the batch's files.
+    Then the commit is in `version` or in a later version, so that the next read finds the commit again. Otherwise
+    `files` is None, and `version` is the first version that the last read did not include.
     """
 
     version: int
@@ -92,15 +92,18 @@ class TableCommits:
     """
 
     planned: OpenTable
-    """Table as it was when the query was planned. Each commit checks that the table has its id, and takes the files."""
+    """Table as it was when the query was planned.
+
+    Each commit checks that the table still has the same table id, and that it accepts the files.
+    """
     on_gap: OnGap
     landed: Landed | None = None
     _: KW_ONLY
     fail_on_data_loss: bool = True
     rules_by_file: bool = False
-    """True if each file names the rules by which its rows were checked (`DataFile.rules`).
+    """True if each file names the table rules by which its rows were checked (`DataFile.rules`).
 
-    A commit then checks that the files name exactly the rules of `planned`.
+    A commit then checks that the files name exactly the rules of `planned`, such as NOT NULL and CHECK constraints.
     """
     sleep: Callable[[float], None] = time.sleep
 
@@ -111,7 +114,7 @@ class TableCommits:
         self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
         self._compared = False
-        """True once the first batch with files was compared with other queries' commits."""
+        """True once the offsets of the query's first files were compared with the commits of other queries."""
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
         """Return whether the table has the query's batch `batch_id` already.
@@ -142,9 +145,10 @@ class TableCommits:
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
         Raises:
-            TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
-                do not accept the files. Or they are the query's first files, and another query has landed the records.
-            DataLossError: as in `commit`.
+            TableError: the table was replaced by another table, tasks can no longer write its files, or its columns do
+                not accept the files. Or another query has landed the offsets of this query's first files already.
+            DataLossError: a topic was deleted and created again since the query's last commit, and
+                `fail_on_data_loss` is true.
         """
         self._check_topics(query_id, self._last_commit(query_id, batch_id), files)
         transaction = self._begin_fitting(self._begin(), files)
@@ -166,10 +170,10 @@ class TableCommits:
             already.
 
         Raises:
-            TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
-                do not accept the files. Or another query has landed the first files' offsets already. Or the query's
-                last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and `on_gap`
-                raises the error.
+            TableError: the table was replaced by another table, tasks can no longer write its files, or its columns do
+                not accept the files. Or another query has landed the offsets of this query's first files already. Or
+                the query's last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing,
+                and `on_gap` raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
                 `fail_on_data_loss` is true.
         """
@@ -181,8 +185,8 @@ class TableCommits:
     def with_keys(self, landed: LandedRows, query_id: str, batch_id: int, version: int | None) -> LandedRows:
         """Return `landed` with the numbers of keys that the batch's MERGE has inserted, updated and deleted.
 
-        `version` is the result of `commit`. If it is None, if rows are appended to the table, or if the table's log
-        does not have the numbers, `landed` is returned unchanged.
+        `version` is the result of `commit`. If `version` is None, if rows are appended to the table, or if the table's
+        log does not have the numbers, `landed` is returned unchanged.
         """
         if not self.planned.spec.keys or version is None:
             return landed
@@ -192,9 +196,12 @@ class TableCommits:
         return landed if keys is None else replace(landed, rows=sum(astuple(keys)), keys=keys)
 
     def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
-        """Check that each topic in `files` has the id that the query's last commit recorded.
+        """Check that each topic in `files` has the topic id that the query's last commit recorded.
 
         A topic with another id was deleted and created again. Topics without a recorded id pass.
+
+        Raises:
+            DataLossError: a topic has another id, and `fail_on_data_loss` is true.
         """
         if self._topic_ids is None:
             first = self.landed.version if self.landed else 0
@@ -204,7 +211,7 @@ class TableCommits:
         self._topic_ids |= now
 
     def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
-        """Return the query's newest batch in the table; `batch_id` is the batch about to be committed.
+        """Return the query's newest batch in the table; `batch_id` is the batch that is about to be committed.
 
         The first call reads the table, and calls `on_gap` if the table lacks a batch that it must have. Later calls
         return a cached value.
@@ -244,9 +251,10 @@ class TableCommits:
         raise AssertionError("the last attempt has returned or raised")
 
     def _refuse_landed_before(self, query_id: str, files: Sequence[DataFile], newest: int) -> None:
-        """Raise TableError if these are the query's first files for the table, and another query has landed them.
+        """Raise TableError if `files` are the query's first for the table, and another query has landed their offsets.
 
-        `newest` is the table's version. Earlier batches of the query may have no rows.
+        If `ingest.onLandedOffsets` is `land`, log a warning instead. `newest` is the table's version. A table with key
+        columns is not checked.
         """
         if self._compared or not files or self.planned.spec.keys:
             return
@@ -269,7 +277,7 @@ class TableCommits:
         return transaction
 
     def _check_names(self, files: Sequence[DataFile]) -> None:
-        """Raise TableError if a new field of the records has the name of a column of Kafka's, or of the day column."""
+        """Raise TableError if a new field of the records has the name of a Kafka column or of the day column."""
         for schema in grown_schemas(files):
             names = Counter(name.lower() for name in with_day(schema, self.planned.spec.day_column).names)
             if (name := next((name for name, count in names.items() if count > 1), None)) is not None:
@@ -282,7 +290,7 @@ class TableCommits:
     def _grow(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
         """Add or widen columns that the files need; return whether the table changed.
 
-        After a change, the commit needs a new transaction.
+        After a change, the commit needs a new transaction. Raise TableError if the columns cannot be changed.
         """
         if self.planned.grow is None:
             return False
@@ -340,9 +348,9 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _overwritten(self, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
-        """Return the error for a last commit of the query that another writer has overwritten.
+        """Return the error for a commit of the query that another writer has overwritten in the table's log.
 
-        `last` describes the overwritten commit, and `files` are the files that this commit added.
+        `last` describes the overwritten commit, and `files` are the files that it added.
         """
         offsets = commit_metadata(offset_ranges(files), {})
         return TableError(
@@ -360,10 +368,10 @@ def drops_transactions(transaction: DeltaTransaction) -> bool:
 
 
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
-    """Return the function that is called if the table lacks batches.
+    """Return the function to call if the table with the name `table` lacks batches of the query.
 
     The function raises TableError if `fail` is true, and logs a warning otherwise. The error or warning names the
-    missing batches, and their offsets as far as the checkpoint has them. `table` is the table's name.
+    missing batches, and their offsets as far as the checkpoint (a path) has them.
     """
 
     def report(last: int | None, done: int) -> None:

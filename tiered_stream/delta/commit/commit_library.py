@@ -40,9 +40,13 @@ if TYPE_CHECKING:
 def open_for_commits(
     spark: SparkSession, address: TableAddress, spec: TableSpec, by: str, description: TableDescription
 ) -> CommitTable:
-    """Return the table, opened for commits by the library `by`.
+    """Return the table, opened for commits by the library `by` (`COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`).
 
-    A commit merges rows into a table of the latest state, and appends files to any other table.
+    If `spec` has key columns, a commit merges rows into the table. Otherwise, a commit appends files. `description` is
+    the table's metadata and protocol.
+
+    Raises:
+        ConfigurationError: `ingest.ownColumns` or `ingest.mergeOn` does not suit the table's columns.
     """
     if not spec.keys:
         return DeltaSparkTable(spark, address) if by == ingest.COMMIT_BY_SPARK else _by_deltalake(spark, address, spec)
@@ -60,7 +64,7 @@ def open_for_commits(
 
 
 def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
-    """Return the table with the access to its folder (`spec.uri`), and a reason why tasks cannot write to the folder.
+    """Return `spec` with the settings for access to the folder `spec.uri`, and a reason why tasks cannot write to it.
 
     The reason is None if tasks can write to the folder.
 
@@ -93,8 +97,8 @@ def _by_deltalake(spark: SparkSession, address: TableAddress, spec: TableSpec) -
 def find_table(spark: SparkSession, address: TableAddress, spec: TableSpec) -> DeltaTransaction | None:
     """Return a transaction on the table's newest version, or None if there is no table.
 
-    deltalake begins it if the session's delta-spark cannot reach the table, such as a table in a store for which the
-    session has no connector.
+    The transaction is delta-spark's. It is deltalake's if the session's delta-spark cannot reach the table, such as a
+    table in a store for which the session has no connector.
 
     Raises:
         TableError: the table cannot be reached, or its log cannot be read.
@@ -138,9 +142,9 @@ def lock_for_creation(spark: SparkSession, spec: TableSpec) -> Lock:
 def choose_committer(spark: SparkSession, spec: TableSpec, description: TableDescription) -> tuple[str, str]:
     """Return the library that commits to the table, by `ingest.commit`, and the reason in one line.
 
-    The library is `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`. For `auto`, it suits the session and the table, and it
-    cannot overwrite commits of the session's other queries. For a table of the latest state, it is delta-spark if only
-    Spark's MERGE suits the table.
+    The library is `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`. For `auto`, the library suits the session and the table,
+    and it cannot overwrite commits of the session's other queries. For a table with key columns, it is delta-spark if
+    only Spark's MERGE suits the table.
 
     Raises:
         ConfigurationError: delta-spark must commit, but the session or `ingest.commit` does not allow it. Or deltalake
@@ -184,15 +188,19 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
 
 
 def why_not_in_session(spark: SparkSession, *handlings: Handling) -> str | None:
-    """Return a text about the session's first setting that is handled in one of these ways, or None if it has none."""
+    """Return the reason of the session's first setting whose handling is in `handlings`; None: there is none.
+
+    The reason is a text for an error or the log, about the setting and its effect on the table's files.
+    """
     requirements = requirements_of_session(spark)
     return next((each.reason for each in requirements if each.entry.handling in handlings), None)
 
 
 def _why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return why no library may commit to the table, or None if one may commit.
+    """Return a text that says why no library can commit to the table, or None if a library can.
 
-    If `ingest.commit` is `deltalake`, the result is None, because the user then excludes the platform's writers.
+    No library can commit to a table in S3 on a platform that commits through its own service, such as Databricks. If
+    `ingest.commit` is `deltalake`, the result is None, because the user then excludes the platform's writers.
     """
     platform = platform_of(spark)
     if platform is None or not platform.commits_to_s3_itself or urlsplit(spec.uri).scheme not in S3_SCHEMES:

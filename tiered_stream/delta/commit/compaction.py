@@ -55,15 +55,15 @@ _NO_FOLDERS = (
 _Partition = tuple[tuple[str, str], ...]
 """Partition, as pairs of a partition column's name and its value."""
 _PARTITION = "partition."
-"""Prefix of partition columns' names in deltalake's table of files (`get_add_actions`)."""
+"""Prefix of the names of partition columns in deltalake's list of a table's files (`get_add_actions`)."""
 
 
 def compaction_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Compaction | None:
-    """Return the table's background compaction; None: `ingest.compactEvery` is not set.
+    """Return the table's background compaction, or None if `ingest.compactEvery` is not set.
 
-    `by` is the library that commits to the table. If it is delta-spark, delta-spark compacts the table. If it is
-    deltalake, deltalake compacts the table, unless the session's delta-spark has opened the table: then delta-spark
-    compacts it.
+    `by` is the library that commits to the table (`COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`). The same library
+    compacts the table. But if the session's delta-spark has opened a table to which deltalake commits, delta-spark
+    compacts the table.
     """
     if spec.compact_every is None:
         return None
@@ -138,7 +138,7 @@ def _optimize(spark: SparkSession, address: TableAddress, spec: TableSpec) -> No
 
 
 def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
-    """Compact files below the target size in each partition with at least `MIN_SMALL_FILES` such files.
+    """Compact with deltalake the files below the target size, in each partition with `MIN_SMALL_FILES` of them or more.
 
     Each partition is compacted in a `with` block of `lock`. Nothing is done if there is no table.
 
@@ -174,9 +174,10 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
-    """Return the paths of files below `target_bytes` of each partition that has at least `MIN_SMALL_FILES` such files.
+    """Return, by partition, the paths of the files that are smaller than `target_bytes`.
 
-    The partition () stands for a whole table without partitions. A partition with a null value is left out.
+    A partition with fewer than `MIN_SMALL_FILES` of these files, or with a null value, is left out. The partition ()
+    stands for a whole table without partitions.
     """
     files = pa.table(table.get_add_actions(flatten=True))
     names = [name for name in files.column_names if name.startswith(_PARTITION)]

@@ -1,7 +1,8 @@
 """Commits of a query's dead letters to a table for dead letters, so that each batch has its dead letters exactly once.
 
-One transaction cannot commit to two tables. So a batch's dead letters are committed first, and then the rows are
-committed to the table that the records were meant for. If that table has the batch, both tables are complete.
+A dead letter is a record that cannot become a row. One transaction cannot commit to two tables. So a batch's dead
+letters are committed first, and then the rows are committed to the table that the records were meant for. If that table
+has the batch, both tables are complete.
 
 If a batch fails between the two commits, it is repeated. By then the schema or a constraint may have changed, so that
 other records are dead letters. So each dead letter names its table, query and batch. Before a repeated batch commits
@@ -43,8 +44,8 @@ id is higher than the id of the newest batch in the table.
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
     """Raise DeadLetterLimitError if `dead` dead letters among a micro-batch's `records` records exceed the limit.
 
-    A limit of None is never exceeded. `table` names the table for dead letters in the error. The caller checks all dead
-    letters of the micro-batch before its first commit.
+    A limit of None is never exceeded. `table` is the name of the table for dead letters in the error. Call this
+    function before the first commit of the micro-batch.
     """
     if limit is not None and limit.is_exceeded(dead, records):
         raise DeadLetterLimitError(
@@ -71,8 +72,8 @@ class DeadLetterTable:
         """Commit `files` as the batch's dead letters; without files, there is no commit.
 
         If an earlier attempt at the batch has committed dead letters, they are removed first, even if `files` is empty.
-        In this case, all unfinished dead letters of the query for the tables in `unfinished` are removed: dead letters
-        of batches above the batch id in `unfinished`, which their table does not have yet.
+        In this case, the query's dead letters for each table in `unfinished` are removed if their batch id is above the
+        batch id in `unfinished`. The table does not have these batches yet.
 
         Raises:
             TableError: the table for dead letters cannot be changed.
@@ -85,8 +86,8 @@ class DeadLetterTable:
     def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
         """Remove the query's unfinished dead letters for the tables in `unfinished`, then commit `files`, if any.
 
-        Unfinished dead letters are of batches above the batch id in `unfinished`, which their table does not have yet.
-        The method can be called again after a crash, with the same result.
+        A dead letter is unfinished if its batch id is above the batch id in `unfinished`, because its table does not
+        have the batch yet. The method can be called again after a crash, with the same result.
 
         Raises:
             TableError: the table for dead letters cannot be changed.
@@ -97,7 +98,7 @@ class DeadLetterTable:
 
 
 def new_transaction(query_id: str) -> str:
-    """Return a new transaction name for a repeated batch, which the table already has under the query's own name."""
+    """Return a new transaction name for a repeated batch, because the table already has the batch under `query_id`."""
     return f"{query_id} repeated {uuid4()}"
 
 
@@ -142,8 +143,8 @@ def _open_by_spark(spark: SparkSession, table: TableSpec) -> DeltaTable:
 def remove_unfinished(spark: SparkSession, table: TableSpec, query_id: str, unfinished: Unfinished) -> None:
     """Delete the query's unfinished dead letters for the tables in `unfinished` from `table`, a table for dead letters.
 
-    Unfinished dead letters are of batches above the batch id in `unfinished`, which their table does not have yet. The
-    session's delta-spark deletes them, or deltalake if the session has no delta-spark.
+    A dead letter is unfinished if its batch id is above the batch id in `unfinished`, because its table does not have
+    the batch yet. The session's delta-spark deletes the dead letters, or deltalake if the session has no delta-spark.
 
     Raises:
         TableError: the table for dead letters cannot be changed.

@@ -50,9 +50,10 @@ _CATALOG_MANAGED = "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED"
 
 
 def reading_all_rows(spark: SparkSession) -> SparkSession:
-    """Return a copy of the session with the settings `ALL_ROWS`, which reach no other query.
+    """Return a copy of the session with the settings `ALL_ROWS`, so that no other query gets these settings.
 
-    The copy has no application transaction, by which Delta would skip all but the first change of a table.
+    The copy does not have the settings of an application transaction (`txnAppId`, `txnVersion`), because Delta would
+    then skip all but the first change of a table.
     """
     session = copied_session(spark, ALL_ROWS)
     for name in SESSION_TRANSACTION:
@@ -72,13 +73,20 @@ def has_delta_spark(spark: SparkSession) -> bool:
 
 
 def find_by_spark(spark: SparkSession, table: str) -> DeltaSparkTransaction | None:
-    """Begin a transaction on the newest version of a table, given by its path or name; return None if there is none."""
+    """Begin a transaction on the newest version of a table; return None if there is no table.
+
+    `table` is a path if it contains a slash, otherwise a name in Spark's catalog.
+
+    Raises:
+        ConfigurationError: the name belongs to something other than a Delta table, or is malformed.
+        TableError: Spark cannot reach the catalog, or cannot read the table.
+    """
     address = find_address(spark, table)
     return None if address.uri is None else DeltaSparkTable(spark, address).find()
 
 
 class DeltaSparkTable:
-    """A table opened by the session's delta-spark, by its path, or by its name through the catalog."""
+    """Table opened by the session's delta-spark, by its path or by its name in Spark's catalog."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
@@ -86,7 +94,7 @@ class DeltaSparkTable:
         self._path = known_scheme(spark, address.location)
 
     def prepare(self) -> None:
-        """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
+        """Do nothing, because delta-spark keeps the table's state in memory, so that it need not be read ahead."""
 
     def begin(self) -> DeltaSparkTransaction:
         transaction = self.find()
@@ -132,11 +140,11 @@ class DeltaSparkTable:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold delta-spark's lock of the table in the `with` block.
+        """Hold delta-spark's lock of the table during the `with` block.
 
         delta-spark commits under this lock if its log store cannot exclude other writers (`isCommitLockEnabled`). If no
-        query of the session has opened the table with delta-spark, there is no lock to hold. Opening the table for the
-        lock alone would cost a Spark job.
+        query of the session has opened the table with delta-spark, there is no lock to hold. To open the table only for
+        the lock would cost a Spark job.
 
         Raises:
             UncertainCommitError: raised at the end of a block without a lock, if a query of the session has opened the
@@ -170,7 +178,10 @@ class DeltaSparkTable:
     def opened_lock(self) -> Any:
         """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table.
 
-        If the table is named in the catalog, this method opens it.
+        A table that is given by its name in the catalog is opened by this method.
+
+        Raises:
+            TableError: Spark cannot open the table.
         """
         with _java_errors(self._address, "locked"):
             if self._address.path is None:
@@ -222,17 +233,20 @@ class DeltaSparkTransaction:
             return version if version >= 0 else None
 
     def has_rows(self) -> bool:
-        """Return whether the table has any file in `state.version`; this reads the table's state."""
+        """Return whether the table has any data file in `state.version`; this reads the table's whole state."""
         with _java_errors(self._address, "read"):
             return int(self._transaction.snapshot().numOfFiles()) > 0
 
     def files(self) -> DataFrame:
-        """Return the `add` actions of the table's files in `state.version`."""
+        """Return the `add` actions of the table's data files in `state.version`, one in each row."""
         with _java_errors(self._address, "read"):
             return DataFrame(self._transaction.snapshot().allFiles().toDF(), self._spark)
 
     def place(self, path: str) -> str:
-        """Return the path of a file that an action names by `path`, in the form that Spark's readers accept."""
+        """Return a data file's path in the form that Spark's readers accept.
+
+        `path` is the path in the file's `add` action: URL-encoded, and relative to the table's folder or absolute.
+        """
         is_absolute = urlsplit(path).scheme or path.startswith("/")
         folder = str(self._transaction.snapshot().path().getParent().toString())
         return unquote(path) if is_absolute else f"{folder}/{unquote(path)}"
@@ -257,7 +271,7 @@ class DeltaSparkTransaction:
             return int(transaction.commit(self._actions(batch), operation))
 
     def _report(self, batch: BatchCommit) -> None:
-        """Register the number of the batch's rows, bytes and files as metrics, which `DESCRIBE HISTORY` shows."""
+        """Register the numbers of the batch's rows, bytes and files as metrics that `DESCRIBE HISTORY` shows."""
         context = self._spark.sparkContext._jsc.sc()
         metrics = self._java.java.util.HashMap()
         for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():

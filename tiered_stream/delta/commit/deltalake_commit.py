@@ -58,7 +58,7 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
 _LISTED_FROM_THE_START = "Invalid table version"
-"""Error of deltalake after a commit, if the S3 service ignores `start-after` in a listing of the log."""
+"""Text in deltalake's error after a commit, if the S3 service ignores `start-after` in a listing of the log."""
 _QUERY = re.compile(r"(https?://[^\s?]+)\?[^\s)\"']*")
 """Pattern of a URL with a query, which may be a shared access signature of Azure's."""
 
@@ -86,7 +86,13 @@ def open_table(spec: TableSpec) -> DeltaTable | None:
 
 
 def _open(spec: TableSpec, place: tuple[str, dict[str, str]] | None = None) -> DeltaTable:
-    """Open the table at its newest version; `place` is the result of `_place`, if the caller has it."""
+    """Open the table at its newest version; `place` is the result of `_place(spec)` if the caller has it already.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        CatalogManagedError: a catalog manages the table's commits.
+        DeltaError: the table's log cannot be read.
+    """
     uri, storage_options = place or _place(spec)
     try:
         table = DeltaTable(uri, storage_options=storage_options)
@@ -129,10 +135,10 @@ def create_table(
     *,
     replaces: bool = False,
 ) -> DeltaTable:
-    """Create a table with the columns of `schema` and the table properties `properties`, and return it.
+    """Create a table at `spec.uri` with the columns of `schema` and the table properties `properties`, and return it.
 
-    The table is created in a `with` block of `lock`. If another process has just created it, return the table of that
-    process. If `replaces` is true, an existing table is replaced.
+    The table is created in a `with` block of `lock`. If another process has just created the table, return the table of
+    this process. If `replaces` is true, an existing table is replaced.
 
     Raises:
         ConfigurationError: Delta does not allow the name of the day column.
@@ -163,13 +169,19 @@ def _create(spec: TableSpec, schema: StructType, properties: Mapping[str, str], 
 
 
 def add_columns(spec: TableSpec, columns: StructType, lock: Lock = nullcontext) -> None:
-    """Add to the table the columns and the nested fields of `columns` that it lacks, in a `with` block of `lock`."""
+    """Add to the table the columns and the nested fields of `columns` that the table lacks.
+
+    The change is made in a `with` block of `lock`.
+
+    Raises:
+        TableError: the table cannot be changed.
+    """
     with _table_errors(spec, "changed"):
         _run_locked(lock, lambda: _add_columns(_open(spec), columns))
 
 
 def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
-    """Call `change` in a `with` block of `lock`, and return the result of `change`.
+    """Call `change`, which changes a table, in a `with` block of `lock`, and return the result of `change`.
 
     If the lock raises UncertainCommitError because another writer may have overwritten the change, call `change` again,
     up to `_MAX_ATTEMPTS` times in all.
@@ -182,7 +194,11 @@ def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
 
 
 def delete_rows(spec: TableSpec, predicate: str) -> None:
-    """Delete the rows that meet the SQL condition `predicate`, in one commit."""
+    """Delete the table's rows that meet the SQL condition `predicate` (DataFusion's SQL), in one commit.
+
+    Raises:
+        TableError: the table cannot be changed.
+    """
     with _table_errors(spec, "changed"):
         table = _open(spec)
         table.delete(predicate, writer_properties=writer_properties(table, spec.codec, with_times=False))
@@ -216,7 +232,7 @@ def _grown_field(table_field: dict[str, Any], wider_field: dict[str, Any]) -> di
 
 
 def describe(table: DeltaTable) -> TableDescription:
-    """Return the table's schema, partition columns, properties, writer features and id."""
+    """Return a description with the table's columns, partition columns, properties, writer features and table id."""
     metadata = table.metadata()
     return TableDescription(
         fields=tuple(orjson.loads(table.schema().to_json())["fields"]),
@@ -228,7 +244,7 @@ def describe(table: DeltaTable) -> TableDescription:
 
 
 class DeltalakeTable:
-    """A table in a local folder or in an object store, to which deltalake commits in a `with` block of `lock`."""
+    """Table opened by deltalake for commits, each of which is made in a `with` block of `lock`."""
 
     def __init__(self, spec: TableSpec, lock: Lock = nullcontext) -> None:
         self.lock = lock
@@ -236,7 +252,10 @@ class DeltalakeTable:
         self._log = TableLog(spec)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
         self._prepared: Future[tuple[DeltaTable, bytes | None, object]] | None = None
-        """Table, SHA-256 of the log file of its version (None: there is no such file), and the access to the table."""
+        """Table that `prepare` opens, SHA-256 of its version's log file, and URI and `storage_options` of the table.
+
+        The SHA-256 is None if the log file does not exist. The attribute is None if `prepare` was not called.
+        """
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
@@ -256,9 +275,9 @@ class DeltalakeTable:
         """Return the table that `prepare` opened, updated to its newest version; None: the caller must open the table.
 
         The result is None if `prepare` was not called, if opening or updating failed, or if credentials were renewed
-        since. It is also None if the log file of the opened version has another digest now. In this case, the folder
-        has another table, or another writer has overwritten the version. For a table that a catalog manages, the result
-        is None, because `_open` then raises the error.
+        since. It is also None if the log file of the opened version has another digest now, because the folder then has
+        another table, or another writer has overwritten the version. For a table that a catalog manages, the result is
+        None, so that the caller's `_open` raises the error.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
@@ -275,7 +294,7 @@ class DeltalakeTable:
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
         """Write a Delta checkpoint of `table` after a commit, if a checkpoint is due.
 
-        A checkpoint is due once in as many versions as the property `delta.checkpointInterval` says. `state` is the
+        One checkpoint is due every N versions, where N is the property `delta.checkpointInterval`. `state` is the
         table's state before the commit. Together with a checkpoint, expired log files are deleted, unless the table
         forbids it (`delta.enableExpiredLogCleanup`). A failure is only logged, because a table without the checkpoint
         is merely slower to open.
@@ -346,9 +365,10 @@ class DeltalakeTransaction:
 
 
 def append(batch: BatchCommit, table: DeltaTable, properties: CommitProperties) -> None:
-    """Write a version of the table that adds the batch's files, if any, without a checkpoint.
+    """Commit a version that adds the batch's files, if any, to the table; write no checkpoint.
 
-    `properties` has the metadata and the application transaction of the commit.
+    `properties` has the metadata and the application transaction of the commit. Errors of deltalake are raised
+    unchanged.
     """
     actions: list[AddAction | RemoveAction] = [
         AddAction(
@@ -408,7 +428,7 @@ def _table_errors(spec: TableSpec, done: str) -> Iterator[None]:
 
 
 def _access_hint(spec: TableSpec, error: Exception) -> str:
-    """Return advice on the credentials if the table's storage has refused them, else an empty text."""
+    """Return advice on the credentials if the table's storage has refused the credentials, else an empty text."""
     if urlsplit(spec.uri).scheme not in (*S3_SCHEMES, *AZURE_SCHEMES, GOOGLE_SCHEME):
         return ""
     service = open_service(spec.storage.at(spec.uri), TABLES)
@@ -418,9 +438,10 @@ def _access_hint(spec: TableSpec, error: Exception) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """Return the text of an error of deltalake, which has a line for each cause, in one line without colours.
+    """Return the text of a deltalake error, which has a line for each cause, as one line without colour codes.
 
-    An XML error of the store in the text is reduced to its code and message. URLs lose their queries.
+    An XML error of the store in the text is reduced to its code and message. The queries of URLs are removed, because
+    they may have secrets.
     """
     text = _without_queries(text)
     s3_error = _S3_ERROR.search(text)

@@ -1,7 +1,8 @@
-"""Commits to a table of the latest state by deltalake: it merges all rows of a micro-batch in the driver's process.
+"""Commits to a table of the latest state by deltalake, which merges a micro-batch's rows in the driver's process.
 
-Spark's MERGE (`merge.py`) reads rows and table twice, and takes some ten times the CPU time. But it uses all executors,
-meets every requirement of a table, and needs no bound on the rows. So Spark merges what deltalake cannot.
+Such a table has one row for each key. Spark's MERGE (`merge.py`) reads the new rows and the table twice, and takes some
+ten times the CPU time. But it uses all executors, meets every requirement of a table, and needs no bound on the rows.
+So Spark merges the rows that deltalake cannot merge.
 """
 
 from __future__ import annotations
@@ -38,30 +39,30 @@ from tiered_stream.formats.rows.change_records import named_column
 log = logging.getLogger(__name__)
 
 MAX_ROWS_BYTES = 512 << 20
-"""Maximum size in bytes of a micro-batch's staged rows in Arrow memory; Spark merges a larger micro-batch."""
+"""Maximum size in bytes of a micro-batch's rows in Arrow memory; Spark merges a larger micro-batch."""
 MAX_JOIN_BYTES = 1 << 30
-"""Maximum memory in bytes of deltalake's join of the rows with the table; Spark merges rows whose join needs more."""
+"""Maximum memory in bytes for deltalake's join of new rows with the table; if more is needed, Spark merges the rows."""
 _EXHAUSTED = "Resources exhausted"
-"""Text in the error of a join that would need more memory (DataFusion: `DataFusionError::ResourcesExhausted`)."""
+"""Text in the error of a join that needs too much memory (DataFusion: `DataFusionError::ResourcesExhausted`)."""
 _UNORDERED = re.compile(rf"{UNORDERED_KEY}: (\S+ and [\w./?-]+)")
-"""Pattern in an error of a MERGE for two partitions with records of one key; its group has both partitions."""
+"""Pattern in the error of a MERGE if a key has records in two partitions; the pattern's group has both partitions."""
 
 
 @dataclass(eq=False)
 class DeltalakeMergedTable:
-    """Table of the latest state, opened for commits by deltalake: a `transaction.CommitTable`.
+    """Table with one row for each key, opened for commits by deltalake: a `transaction.CommitTable`.
 
     `merged` is the same table for Spark's MERGE. If `by_spark` is true, Spark merges micro-batches that deltalake
-    cannot merge; if it is false, they are refused.
+    cannot merge. If `by_spark` is false, commits of these micro-batches raise TableError.
     """
 
     table: DeltalakeTable
     merged: MergedTable
     by_spark: bool
     searched: set[str] = field(default_factory=set)
-    """Files of the table that were searched for odd dates and times (`UnsafeTimes`)."""
+    """Paths of the table's files that were searched for dates and times that deltalake cannot rewrite right."""
     unsafe_times: UnsafeTimes = UnsafeTimes.NONE
-    """Odd dates and times of these files, and of the rows that were merged."""
+    """Kinds of these dates and times in the files `searched`, and in the rows that were merged."""
 
     def prepare(self) -> None:
         self.table.prepare()
@@ -71,7 +72,7 @@ class DeltalakeMergedTable:
 
 
 class _SparkNeededError(Exception):
-    """Error for rows that only Spark can merge; its text is the reason, in one line."""
+    """Error for rows that Spark can merge but deltalake cannot; its text is the reason, in one line."""
 
 
 class DeltalakeMerge:
@@ -105,9 +106,14 @@ class DeltalakeMerge:
         return version
 
     def _merge(self, batch: BatchCommit) -> int:
-        """Merge the rows of the batch by deltalake, and return the version of the commit.
+        """Merge the rows of the batch by deltalake; return a version of the table.
 
-        If only Spark can merge the rows, nothing is committed, and `_SparkNeededError` is raised.
+        The batch is in the returned version or in a later one.
+
+        Raises:
+            _SparkNeededError: only Spark can merge the rows; nothing is committed.
+            UncertainCommitError: another commit came first, or the result is unknown.
+            TableError: the table refused the commit, or a key has records in two partitions that no column orders.
         """
         merged, spec = self._of.merged, self._of.merged.spec
         if reason := why_not_merged_by_deltalake(self.state.description, spec.merge_on):
@@ -143,7 +149,7 @@ class DeltalakeMerge:
         false if a date or a time of the rows or of the table can be outside of the years 1 to 9999.
 
         Raises:
-            _SparkNeededError: the join needs more memory.
+            _SparkNeededError: the join needs more memory than `MAX_JOIN_BYTES`.
             UnorderedKeyError: a key has records in two partitions, and no column orders them.
         """
         version = table.version()
@@ -176,9 +182,10 @@ class DeltalakeMerge:
             append(replace(batch, files=()), table, properties)
 
     def _are_times_in_years(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> bool:
-        """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999.
+        """Return whether all dates and times of the table and of the new rows in `files` are in the years 1 to 9999.
 
-        If only Spark can rewrite some of the values, `_SparkNeededError` is raised.
+        Paths are relative to `folder`, the table's folder. Raise `_SparkNeededError` if there are dates before 1582 or
+        times before 1900, because only Spark can rewrite them.
         """
         of = self._of
         if not any(_has_days_or_times(each.type) for each in arrow_schema(struct_type(self.state.description.fields))):
@@ -192,21 +199,22 @@ class DeltalakeMerge:
 
 
 def _if_unordered(clauses: MergeClauses) -> str:
-    """Return an SQL condition on a pair of rows with the same key; it raises an error if their records have no order.
+    """Return an SQL condition on a pair of rows with the same key; it fails if Kafka gives their records no order.
 
-    Otherwise, the condition is false. DataFusion has no function that raises an error. But its error for a text that it
-    cannot cast has this text. DataFusion may cast before it evaluates a condition around the cast, so the text itself
-    depends on the condition.
+    Otherwise, the condition is false. DataFusion has no function that raises an error. So the condition casts a text
+    that is no number, because DataFusion's error has this text. DataFusion may cast before it evaluates a condition
+    around the cast, so the text itself depends on the condition.
     """
     text = f"CASE WHEN {clauses.unordered} THEN '{UNORDERED_KEY}: ' || {clauses.partitions} ELSE '0' END"
     return f"CAST({text} AS BIGINT) = 1"
 
 
 def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
-    """Return the rows of the staged files, with the columns `columns` and `STAGED`.
+    """Read the files that tasks wrote for a MERGE; return their rows with the columns `columns` and `STAGED`.
 
-    If the rows have more than `MAX_ROWS_BYTES`, or the name of a nested field has another case in the rows than in
-    `columns`, `_SparkNeededError` is raised.
+    Raises:
+        _SparkNeededError: the rows have more than `MAX_ROWS_BYTES`, or the name of a nested field has another case in
+            the rows than in `columns`.
     """
     schema = pa.schema([*arrow_schema(columns), *STAGED])
     tables, size = [], 0
@@ -231,7 +239,10 @@ def _row_groups(folder: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa
 
 
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the columns of `schema`; a column that they lack is null."""
+    """Return `rows` with the columns and types of `schema`; a column that `rows` lacks is null.
+
+    Names of columns are compared without regard to case.
+    """
     known = {name.lower(): name for name in rows.column_names}
     columns = [
         rows.column(known[each.name.lower()]).cast(each.type)

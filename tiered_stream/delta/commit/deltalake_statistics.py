@@ -1,4 +1,4 @@
-"""Choice of the columns for which deltalake writes statistics: a bound that it cannot write exactly loses rows.
+"""Choice of the columns for which deltalake writes statistics, because readers lose rows by a bound that is not exact.
 
 deltalake makes the statistics in Delta's log from the statistics in Parquet footers, so a column has both or none.
 Bounds of these columns would be wrong or misread:
@@ -35,10 +35,11 @@ _WITH, _WITHOUT = ColumnProperties(statistics_enabled="PAGE"), ColumnProperties(
 
 
 def writer_properties(table: DeltaTable, compression: str, *, with_times: bool) -> WriterProperties:
-    """Return writer properties with statistics of the columns whose bounds deltalake writes exactly.
+    """Return deltalake's writer properties, with statistics for the columns whose bounds deltalake writes exactly.
 
-    `with_times` must be false if a date or a time can be outside of the years 1 to 9999. If a nested column has a field
-    without exact bounds, no nested column has statistics, because deltalake takes no path into a column.
+    `compression` is a value of `ingest.compression`. `with_times` must be false if a date or a time can be outside of
+    the years 1 to 9999. If a nested column has a field without exact bounds, no nested column has statistics, because
+    deltalake takes no path into a column.
     """
     kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
     flat = {name: kind for name, kind in kinds.items() if not pa.types.is_nested(kind)}
@@ -92,9 +93,10 @@ class UnsafeTimes(Flag):
 
 
 def find_unsafe_times(folder: fs.FileSystem, paths: Iterable[str]) -> UnsafeTimes:
-    """Return which kinds of odd dates and times the Parquet files may have, by the bounds in their footers.
+    """Return the kinds of dates and times in Parquet files that deltalake cannot rewrite right, by the files' footers.
 
-    `paths` are relative to `folder`. Raises OSError if a file cannot be read.
+    `paths` are relative to `folder`. If a footer has no bounds, the file counts as if it had such values. Raise OSError
+    if a file cannot be read.
     """
     return reduce(or_, (_unsafe_times(pq.read_metadata(path, filesystem=folder)) for path in paths), UnsafeTimes.NONE)
 

@@ -1,4 +1,7 @@
-"""Last row of each key among staged rows (`latest_rows.STAGED`), by Spark's SQL."""
+"""Search by Spark's SQL for the last row of each key among the rows of a micro-batch, before a MERGE.
+
+The rows are staged: tasks have written them to files with the further columns `latest_rows.STAGED`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, PARTITION, PLACEHOLDERS, POSITION, known_at
 
 UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
-"""Beginning of the error that Spark raises for a key with records in two partitions, whose names follow."""
+"""Beginning of the error that Spark raises for a key with records in two partitions; the partitions' names follow."""
 _RANK, _MIXED = "__staged_rank", "__staged_mixed"
 _HIGHEST = "__staged_highest"
-"""Name of a column: the largest `ingest.orderBy` among the rows of the same key up to a row, without deletes."""
+"""Name of a column with the largest value of `ingest.orderBy` among the key's rows up to a row, without deletes."""
 _WITH_PLACEHOLDERS = StringType, BinaryType, ArrayType, MapType
 """Types of columns that can have placeholders (`change_records.UnavailableValues`)."""
 
@@ -35,13 +38,13 @@ def last_rows(
     """Return the last row of each key among staged rows, with the table's `columns` and the column `DELETES`.
 
     Args:
-        rows: staged rows, with all of the columns `columns`.
+        rows: staged rows (`latest_rows.STAGED`), with all of the columns `columns`.
         columns: columns of the table that a MERGE sets.
         keys: columns that identify a row.
         order_by: column that orders the rows of a key; None: the offset orders them.
-        known: names of further columns of the result, as in `with_known_values`.
-        not_null: as in `with_known_values`.
-        one: true if all rows of a key are of one partition. If it is false and `order_by` is None, Spark raises an
+        known: names of helper columns of the result, by column with placeholders (`latest_rows.known_at`).
+        not_null: columns that keep a placeholder if the value is not known.
+        one: true if all rows of a key are of one partition. If `one` is false and `order_by` is None, Spark raises an
             error (`UNORDERED_KEY`) for a key with rows in several partitions, because Kafka gives them no order.
         resets: true if the result has the column `DELETED_AT`, too.
     """
@@ -60,10 +63,11 @@ def last_rows(
 
 
 def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
-    """Return an SQL expression of a row's number among the rows of its key; the last row has the number 1.
+    """Return an SQL expression for a row's number among the rows of its key; the last row has the number 1.
 
-    The last row has the largest value of the column `order_by`. If `order_by` is None, or if values are equal, the row
-    with the highest partition is last, and within a partition the row with the highest offset.
+    `keys` are the key columns. The last row has the largest value of the column `order_by`. If `order_by` is None, or
+    if values are equal, the row with the highest partition is last, and within a partition the row with the highest
+    offset.
     """
     order = [f"{PARTITION} DESC", f"{POSITION} DESC"]
     if order_by is not None:
@@ -72,16 +76,16 @@ def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
 
 
 def two_partitions_sql(keys: Sequence[str]) -> str:
-    """Return an SQL expression of a text that names two partitions with rows of the row's key.
+    """Return an SQL expression for a text that names two partitions with rows of the row's key.
 
-    The text is null if all rows of the key are in one partition.
+    `keys` are the key columns. The text is null if all rows of the key are in one partition.
     """
     lowest, highest = (f"{each}({PARTITION}) {_of_key(keys)})" for each in ("min", "max"))
     return f"CASE WHEN {lowest} <> {highest} THEN concat({lowest}, ' and ', {highest}) END"
 
 
 def _with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
-    """Return staged rows with the column `DELETED_AT`, and with a helper column from which it is computed."""
+    """Return staged rows with the column `DELETED_AT` (`latest_rows.DELETED_AT`), and with a helper column for it."""
     if order_by is None:
         return rows.selectExpr("*", f"max(CASE WHEN {DELETES} THEN true END) {_of_key(keys)}) AS {DELETED_AT}")
     by = sql_name([order_by])
@@ -95,11 +99,11 @@ def _with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None)
 def with_known_values(
     rows: DataFrame, keys: Sequence[str], order_by: str | None, known: Mapping[str, str], not_null: Collection[str]
 ) -> DataFrame:
-    """Return staged rows with the last known values of their keys in place of placeholders.
+    """Return staged rows with the last known value of the key in place of each placeholder (Debezium).
 
     `known` has the names of helper columns, by column with placeholders (`latest_rows.known_at`). The rows get these
-    helper columns. A value that is not known becomes null, but a column in `not_null` keeps the placeholder. The values
-    are right only in a key's last row.
+    helper columns. If no row of the key has a value, the placeholder becomes null, but a column in `not_null` keeps it.
+    The values are right only in a key's last row.
     """
     order = [*([] if order_by is None else [_name(order_by)]), PARTITION, POSITION]
     at = "true" if order_by is None else _name(order_by)
@@ -118,11 +122,12 @@ def with_known_values(
 
 
 def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
-    """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
+    """Return the rows with NOT NULL for each nested field that is NOT NULL in `columns`, the table's columns.
 
     Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
-    are not null, because tasks have checked the rows. In a redrive, a column of `rows` can differ from the table's in
-    the order or width of fields. It stays as it is, because only a MERGE casts structs by the names of their fields.
+    are not null, because tasks have checked the rows. In a redrive, which decodes dead letters again, a column of
+    `rows` can differ from the table's column in the order or width of fields. Such a column is not changed, because
+    only a MERGE casts structs by the names of their fields.
     """
     fields = [
         column if column.dataType.simpleString() == own.dataType.simpleString() else own
@@ -141,11 +146,10 @@ def _has_not_null(kind: DataType) -> bool:
 
 
 def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by: str | None) -> dict[str, str]:
-    """Return the names of helper columns, by the column whose type can have placeholders, except `keys` and `order_by`.
+    """Return the name of a helper column for each of `columns` whose type can have placeholders (Debezium).
 
-    The helper column has the order of the key's newest row that has a value in place of a placeholder (true, if no
-    column orders the rows). It is null if no row has one (`latest_rows.known_at`). The result is for rows that are not
-    staged, because only staged files say which columns have placeholders.
+    The columns `keys` and `order_by` have no helper column. `latest_rows.known_at` describes the values of a helper
+    column. The result is for rows that are not staged, because only staged files say which columns have placeholders.
     """
     others = {name.lower() for name in (*keys, order_by or "")}
     names = [each.name for each in columns if isinstance(each.dataType, _WITH_PLACEHOLDERS)]
@@ -155,7 +159,7 @@ def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by
 def last_of_partition_sql(keys: Sequence[str], order_by: str) -> str:
     """Return an SQL condition that is true for the last row in each partition with the key's largest `order_by`.
 
-    If a key has several of these rows, a table may keep any of them, because they may be in different micro-batches.
+    If a key has several rows like this, the table can have any of them, because they can be in different micro-batches.
     """
     by = f"{sql_name([order_by])} DESC"
     of_partition = f"OVER (PARTITION BY {', '.join(map(_name, keys))}, {PARTITION}"

@@ -30,13 +30,13 @@ COMMITS_AT_ONCE = 8
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
 Work = Callable[[Share], Any]
-"""Work of a thread for one share of a batch."""
+"""Function that a thread calls with one table's share of a batch, such as a function that commits the share."""
 
 
 class ParkedRowsReader(Protocol):
     """Reader that reads records again for parked tables, and that reports to the planner which tables are parked.
 
-    A parked table is one that could not be written when the records were read first.
+    A parked table is one that could not be written when the records were read for the first time.
     """
 
     def report_parked(self, parked: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class ParkedRowsReader(Protocol):
         """
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
-        """Read offset ranges again, write the rows and dead letters of the table `key`, and return their files.
+        """Read offset ranges again, write rows and dead letters for the table with the key `key`, and return the files.
 
         The files are not committed yet. The dead letters get the query id `query_id` and the batch id `batch_id`.
 
@@ -61,7 +61,7 @@ class ManyTables(QueryCommits):
     """Object that commits the batches of one query to the tables for which they have files, one batch at a time.
 
     With `ingest.onTableError=park`, a table that cannot be written is parked: the query continues without the table,
-    and catches it up later. Otherwise, the query fails.
+    and commits the missing rows later. Otherwise, the query fails.
     """
 
     tables_log: QueryTablesLog
@@ -76,20 +76,20 @@ class ManyTables(QueryCommits):
         super().__post_init__()
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
         self._first_topics: dict[str, str] = {}
-        """The first topic that had rows for a table in this run, by table key; the table is opened by its settings."""
+        """First topic that had rows for a table in this run, by table key; the table is opened with its settings."""
 
     def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
         return {key: self._threads.submit(self.in_thread(do), share).result for key, share in shares.items()}
 
     def begin(self, query_id: str) -> None:
-        """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
+        """Commit the rows that parked tables lack, and report to the planner the tables that stay parked.
 
-        An earlier run parked a table if it could not write the table, and continued without it. The caller calls this
-        method before the first batch of a run.
+        An earlier run parked a table if it could not write the table, and continued without it. Call this method before
+        the first batch of a run.
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
-            TableError: a parked table still cannot be written, and tables are not parked.
+            TableError: a parked table still cannot be written, and `ingest.onTableError` is not `park`.
         """
         last = self.tables_log.last_done()
         tables = self._caught_up(query_id, self.tables_log.before(last + 1))
@@ -104,9 +104,9 @@ class ManyTables(QueryCommits):
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
         A parked table is one that could not be written; the query's state has the offset ranges that it lacks. With
-        `ingest.onTableError=park`, tables that cannot be written now are parked, and their errors are not raised. If a
-        table raises DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no
-        file. The tables of these records are parked, too.
+        `ingest.onTableError=park`, a table that cannot be written now is parked, and its error is not raised unless one
+        of the errors is a DataLossError. `held` describes records that tasks wrote to no file. The tables of these
+        records are parked, too.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -137,8 +137,11 @@ class ManyTables(QueryCommits):
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
 
-        A dead letter's file belongs to the table that its record was meant for. `landed` has the newest batch of each
-        table, by table key.
+        A file of dead letters belongs to the table that their records were meant for. `landed` has the newest batch of
+        each table, by table key.
+
+        Raises:
+            ConfigurationError: topics of one table have different settings.
         """
         by_table: dict[str, list[DataFile]] = defaultdict(list)
         for file in files:
@@ -159,7 +162,7 @@ class ManyTables(QueryCommits):
         return error_like(error, f"its dead letters were not committed: {error}")
 
     def _target(self, ranges: PartitionRanges) -> TableSpec:
-        """Return the table to which all topics in `ranges` go; raise ConfigurationError if their settings differ."""
+        """Return the table of all topics in `ranges`; raise ConfigurationError if the topics' settings differ."""
         topics = sorted({partition.topic for partition in ranges})
         topic = self._first_topics.setdefault(self.routing.target(topics[0]).key, topics[0])
         first = self.routing.target(topic)
@@ -178,9 +181,9 @@ class ManyTables(QueryCommits):
     ) -> QueryTables:
         """Return a copy of `tables` in which each table in `ranges` is parked.
 
-        `ranges` has, by table key, the offset ranges of the batch that the table lacks. If the table is parked already,
-        they are added to the offset ranges that it lacks. `reasons` has, by table key, the reason for each table that
-        is not parked yet.
+        A parked table is one that could not be written. `ranges` has, by table key, the offset ranges of the batch that
+        the table lacks. If the table is parked already, these ranges are added to the ones that it lacks. `reasons`
+        has, by table key, the reason for each table that is not parked yet.
         """
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
@@ -190,10 +193,13 @@ class ManyTables(QueryCommits):
         return replace(tables, parked=parked)
 
     def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
-        """Try to commit the rows that the parked tables lack; return `tables` with fewer parked tables.
+        """Try to commit the rows that the parked tables lack; return the new state of the query's tables.
 
         A table that gets all rows that it lacks is no longer parked. If the rows cannot be committed to a table, the
         table stays parked, with the new reason.
+
+        Raises:
+            DataLossError: records that a parked table lacks are gone.
         """
         for key, parked in tables.parked.items():
             try:
@@ -213,9 +219,9 @@ class ManyTables(QueryCommits):
         return tables
 
     def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
-        """Open a parked table, and look up in the table's log which of the offset ranges in `parked` it still lacks.
+        """Open a parked table, and look up in its log which of the offset ranges in `parked` the table still lacks.
 
-        `tables` is the state of the query's tables, which has the newest known batch of the table with the key `key`.
+        `key` is the table's key. `tables` is the state of the query's tables, which has the table's newest known batch.
 
         Returns:
             The table's newest batch and `parked`, if the table lacks nothing. Otherwise None, and a copy of `parked`
@@ -247,8 +253,8 @@ def _held_ranges(
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
     """Return the offset ranges of a batch whose rows are not committed now, and the reasons, both by table key.
 
-    The rows are not committed because their table is already in `parked`, or because a task could not write them to
-    files (`held`). The reasons are taken from `held`. A table that is already in `parked` and not in `held` has no
+    The rows are not committed because their table is already in `parked`, or because a task could not write the rows
+    to files (`held`). The reasons are taken from `held`. A table that is already in `parked` and not in `held` has no
     reason.
     """
     reasons = {rows.table: rows.reason for rows in held}
@@ -271,10 +277,10 @@ def _warn(parked: Mapping[str, Parked]) -> None:
 
 
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
-    """Return one error for all failed tables; `failed` has their errors, by table name.
+    """Return one error for all tables that failed; `failed` has their errors, by table name.
 
-    The error has the text of the first table's error, and names up to 5 other tables. It is a DataLossError
-    or a ConfigurationError if the first table's error is, and otherwise a TableError.
+    The error has the text of the first table's error, and names up to 5 other tables. It is a DataLossError or a
+    ConfigurationError if the first table's error is one, otherwise a TableError.
     """
     (name, error), *others = failed.items()
     also = f" (nor did {some_of([other for other, _ in others])})" if others else ""

@@ -1,9 +1,9 @@
 """Commits to a table of the latest state: one MERGE by the session's delta-spark applies all rows of a micro-batch.
 
-Tasks have staged the rows: each file has the last row of each key among the rows that its task kept in memory. Spark
-reads the files, keeps the last row of each key, and merges these rows into the table. Delta writes the micro-batch's
-application transaction in the commit of the MERGE (`spark.databricks.delta.write.txnAppId`). So a repeated micro-batch
-changes nothing.
+Such a table has one row for each key. Tasks have staged the new rows: each file has the last row of each key among the
+rows that its task kept in memory. Spark reads the files, keeps the last row of each key, and merges these rows into the
+table. Delta writes the micro-batch's application transaction in the commit of the MERGE
+(`spark.databricks.delta.write.txnAppId`). So a repeated micro-batch changes nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MERGE_SETTINGS = {
     "spark.sql.legacy.raiseErrorWithoutErrorClass": "false",
     **ALL_ROWS,
 }
-"""Settings of every session that merges rows into a table of the latest state."""
+"""Spark settings of every session that merges rows into a table with one row for each key."""
 _SETTINGS = {
     **MERGE_SETTINGS,
     # Delta would copy the source before it reads the source twice; staged files never change.
@@ -75,7 +75,7 @@ _FAILED = {
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
 INSERTS = f"NOT source.{DELETES}"
-"""SQL condition of a MERGE for a new row without a row of the table with the same key to be inserted."""
+"""SQL condition of a MERGE on a new row whose key the table does not have; if it is true, the row is inserted."""
 PLACE = ("topic", "partition")
 """Kafka's columns that say in which partition a record is."""
 _NOT_EMPTY = "tiered_stream: the table has rows"
@@ -83,7 +83,7 @@ _NOT_EMPTY = "tiered_stream: the table has rows"
 
 @dataclass(frozen=True)
 class MergedTable:
-    """Table of the latest state, opened for commits: a `transaction.CommitTable`.
+    """Table with one row for each key, opened for commits by Spark's MERGE: a `transaction.CommitTable`.
 
     `spec` has the key columns and `ingest.mergeOn`.
     """
@@ -93,7 +93,7 @@ class MergedTable:
     spec: TableSpec
 
     def prepare(self) -> None:
-        """Do nothing, because delta-spark keeps the table's state."""
+        """Do nothing, because delta-spark keeps the table's state in memory, so that it need not be read ahead."""
 
     def begin(self) -> DeltaTransaction:
         return MergeTransaction(self, DeltaSparkTable(self.spark, self.address).begin())
@@ -109,15 +109,19 @@ class MergedTable:
         return unquote(known_scheme(self.spark, self.spec.uri)).rstrip("/")
 
     def columns(self, description: TableDescription) -> StructType:
-        """Return the table's columns that a MERGE sets, with the names and types of the table."""
+        """Return the columns that a MERGE sets, with the names and types that they have in the table.
+
+        `description` is the table's metadata and protocol.
+        """
         return merged_columns(description, self.spec.own_columns)
 
     def clauses(
         self, description: TableDescription, files: Sequence[DataFile], keys: Sequence[str], order_by: str | None
     ) -> MergeClauses:
-        """Return the parts of a MERGE of the rows in the staged `files`, which have the columns `columns(description)`.
+        """Return the parts of a MERGE of the rows in `files`, which tasks have written for the MERGE.
 
-        `keys` and `order_by` are names of columns; for deltalake, in the same case as in the table.
+        `keys` are the key columns. `order_by` is the column that orders rows of one key; None: there is no such column.
+        For deltalake, these names have the same case as in the table.
         """
         columns, kafka = self.columns(description).names, record_columns(self.spec)
         written = {name.lower(): name for name in columns}
@@ -131,7 +135,8 @@ class MergedTable:
         """Check that `ingest.ownColumns` and `ingest.mergeOn` suit the table's columns.
 
         Raises:
-            ConfigurationError: the table lacks an own column, or `ingest.mergeOn` is no condition on its columns.
+            ConfigurationError: the table lacks a column in `ingest.ownColumns`, or `ingest.mergeOn` is no condition on
+                the table's columns.
         """
         target = struct_type(description.fields)
         known = {name.lower() for name in target.names}
@@ -153,7 +158,7 @@ class MergedTable:
             ) from error
 
     def remove(self, files: Sequence[DataFile]) -> None:
-        """Remove staged files after their commit; VACUUM removes files that stay."""
+        """Remove the files that tasks wrote for a MERGE, after its commit; VACUUM removes files that stay."""
         with suppress(Py4JError):
             jvm: Any = self.spark._jvm
             hadoop = self.spark._jsparkSession.sessionState().newHadoopConf()
@@ -206,9 +211,10 @@ class MergeTransaction:
 
 @dataclass(frozen=True, slots=True)
 class MergeClauses:
-    """Parts of a MERGE as SQL, which Spark and deltalake read alike. `target` is the table, and `source` the new rows.
+    """Parts of a MERGE as SQL that both Spark and deltalake understand.
 
-    A pair is a row of the table and a new row with the same key.
+    In the SQL, `target` is the table, and `source` has the new rows. A pair is a row of the table and a new row with
+    the same key.
 
     - `key` is the table's first key column.
     - `matched` is the condition by which a row of the table and a new row are a pair.
@@ -217,10 +223,10 @@ class MergeClauses:
     - `values` has the values of an inserted row, by column.
     - `updates` has the new values of the table's row in a pair, by column.
     - `own` has the columns that records never set, with their values in a new row.
-    - `known` has the names of helper columns of the new rows, by the column that has placeholders in some of them
+    - `known` has the names of helper columns of the new rows, by the column that has placeholders in some new rows
       (`latest_rows.known_at`).
     - `unordered` is a condition on a pair: its records are in two partitions, so that Kafka gives them no order.
-      `partitions` is a text with the two partitions. Both are empty if a column orders records.
+      `partitions` is SQL for a text with the two partitions. Both are empty if a column orders records.
     """
 
     key: str
@@ -251,12 +257,12 @@ def merge_clauses(
         columns: columns that the MERGE sets.
         keys: columns that identify a row.
         order_by: column that orders the rows of a key: a new row replaces the table's row if its value is not smaller.
-            None: it always replaces the table's row.
-        merge_on: value of `ingest.mergeOn`.
+            None: a new row always replaces the table's row.
+        merge_on: value of `ingest.mergeOn`, an SQL condition by which the MERGE reads fewer files; None: it is not set.
         places: columns with a row's topic and partition, as far as the table has them; empty if a column orders rows.
         own: columns that records never set, with their values in a new row (`own_columns`).
-        known: result of `latest_rows.known_at` for the columns with placeholders. Where a new row does not know the
-            value of a column, the table's row keeps its value.
+        known: result of `latest_rows.known_at` for the columns with placeholders. If a new row has a placeholder in a
+            column, and no earlier new row of its key has a value, the table's row keeps its value.
     """
     names = [sql_name([place]) for place in places]
     texts = (
@@ -286,7 +292,7 @@ def merge_clauses(
 
 
 def own_columns(description: TableDescription, written: Sequence[str]) -> dict[str, str]:
-    """Return the columns of the table that rows with the columns `written` lack, with SQL of their values in a new row.
+    """Return the table's columns that are not in `written`, with SQL for the value of each in an inserted row.
 
     Columns that Delta computes itself are left out.
     """
@@ -306,7 +312,7 @@ def _is_newer_sql(value: str, order_by: str | None) -> str:
 
 
 def _not_below_sql(value: str, order_by: str) -> str:
-    """Return SQL that is true if the table's row has no larger value of `order_by` than the SQL `value`."""
+    """Return an SQL condition: the table's row has no larger value of `order_by` than the SQL expression `value`."""
     by = f"target.{sql_name([order_by])}"
     return f"({by} IS NULL OR {value} >= {by})"
 
@@ -336,7 +342,7 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
 
 
 def _if_unordered(merged: MergeClauses) -> str:
-    """Return an SQL condition on a pair of rows with the same key; it raises an error if their records have no order.
+    """Return an SQL condition on a pair of rows with the same key; it fails if Kafka gives their records no order.
 
     Otherwise, the condition is false.
     """
@@ -345,7 +351,7 @@ def _if_unordered(merged: MergeClauses) -> str:
 
 
 def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:
-    """Return the error of a failed MERGE; it is an UncertainCommitError if another attempt may succeed."""
+    """Return the error to raise for a failed MERGE; it is an UncertainCommitError if another attempt may succeed."""
     raised = raised_text(error) or ""
     if raised.startswith(f"{UNORDERED_KEY}: "):
         return unordered_error(str(table.address), raised.removeprefix(f"{UNORDERED_KEY}: "))

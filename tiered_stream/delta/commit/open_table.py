@@ -1,6 +1,7 @@
-"""Tables that are there, opened for commits in the direct lane, created if they are missing, and grown.
+"""Tables opened for commits in the direct lane: missing tables are created, and new columns are added.
 
-A table is opened only if it suits the direct lane, and if tasks can reach its storage.
+In the direct lane, tasks write the table's files themselves. A table is opened only if it suits the direct lane, and if
+tasks can reach its storage.
 """
 
 from __future__ import annotations
@@ -57,16 +58,17 @@ Two names may lead to one folder, and there Spark overwrites the table that anot
 """
 _TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
-"""Function that adds the columns and nested fields of a schema that a table lacks, or widens columns of the table.
+"""Function that adds to a table the columns and nested fields of a schema that it lacks, or widens columns.
 
-Arguments are the table's columns in Spark's JSON, and the schema. The function returns whether it changed the table.
+The arguments are the table's columns in Spark's JSON, and the schema. The function returns whether it changed the
+table.
 """
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """Table that is there, opened for the commits of one query by delta-spark or by deltalake."""
+    """Existing table, opened for the commits of one query by delta-spark or by deltalake."""
 
     spec: TableSpec
     """Specification of the table, whose columns are the columns of the planned rows."""
@@ -80,17 +82,17 @@ class OpenTable:
     rules: TableRules = NO_RULES
     """Rules of the table (NOT NULL, CHECK constraints, lengths of texts) by which the tasks check the rows."""
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
-    """Planned row formats, by topic, fitted to the table and with its rules. Empty: tasks have planned the rows."""
+    """Planned row formats, by topic, with the table's types and rules; empty if the tasks have planned the rows."""
     grow: Grow | None = None
-    """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
+    """Function that adds or widens columns of the table, so that new files fit; None: the columns never change."""
     compaction: Compaction | None = None
 
     def accepts(self, description: TableDescription, checked_rules: TableRules | None) -> str | None:
-        """Return a text that says why the direct lane cannot write the table as it is now, or None if it can.
+        """Return a text that says why the table, as it is now, cannot get files that tasks write; None: it can.
 
         Args:
             description: the table's metadata and protocol now.
-            checked_rules: rules by which tasks have checked the rows already; None: they have not checked them yet.
+            checked_rules: table rules by which tasks have checked the rows; None: the rows are not checked yet.
         """
         if self.spec.keys:  # Delta itself checks the rows that it merges, and a MERGE finds out what the table requires
             return None
@@ -108,16 +110,17 @@ def open_or_create(
 ) -> OpenTable | str:
     """Open the table for commits if it suits the direct lane; create a missing table if it would suit the direct lane.
 
-    Before the check, the table gets the columns that the rows need, if `ingest.schemaEvolution` allows it.
+    In the direct lane, tasks write the table's files. Before the check, the table gets the columns that the rows need,
+    if `ingest.schemaEvolution` allows it.
 
     Args:
         spark: the session.
         address: address of the table.
         spec: specification of the table by the user.
-        create: function by which Spark creates the table.
+        create: function by which Spark creates the table at an address.
         rows: planned row formats, by topic, which are fitted to the table. None: tasks have already written the rows
             to files, with the columns of `spec`.
-        checked: true if tasks have checked these rows by the table's rules. Not used if `rows` is given.
+        checked: true if tasks have checked the written rows by the table's rules. Not used if `rows` is given.
 
     Returns:
         The table, or a text that says why the table does not suit the direct lane.
@@ -182,8 +185,8 @@ def _opened(
 def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, description: TableDescription) -> bool:
     """Replace a table that an earlier run has created with other columns, and that has never got rows.
 
-    So a user can correct the settings of a failed first run, and run the job again. If anything else has changed the
-    table, the table stays as it is. `description` describes the table.
+    So a user can correct the settings of a failed first run, and run the job again. If another writer has changed the
+    table, the table stays as it is. `description` is the table's metadata and protocol.
 
     Returns:
         True if the table was replaced.
@@ -213,7 +216,7 @@ def _layout(description: TableDescription) -> tuple[dict[str, Any], tuple[str, .
 
 
 def _found_soon(spec: TableSpec) -> DeltaTable | None:
-    """Return the table that Spark was asked to create, or None after 3 s without it.
+    """Return the table that Spark was asked to create, or None if the table does not appear within 3 s.
 
     Spark creates nothing if another query has begun to create the table, whose first version may come a little later.
     """
@@ -231,7 +234,11 @@ def _create(
 ) -> DeltaTable | str:
     """Create the missing table, by deltalake or by Spark (`create`), and return it.
 
-    If the direct lane could not write to the new table, no table is created, and the reason is returned as a text.
+    If the new table could not get files that tasks write, no table is created, and the reason is returned as a text.
+
+    Raises:
+        ConfigurationError: the columns or the settings are not allowed.
+        TableError: the table cannot be created, or is not at `spec.uri` afterwards.
     """
     from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
@@ -261,10 +268,10 @@ def _create(
 
 
 def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return in one line why the session needs the Spark lane, or None if it does not.
+    """Return a line that says why the session needs Spark's Delta sink to write the table, or None if it does not.
 
-    The session needs the Spark lane if deltalake is not installed, or if it has a setting that only the Spark lane
-    follows. For a table of the latest state, settings do not count.
+    The sink is needed if deltalake is not installed, or if the session has a setting that only the sink follows. For a
+    table with key columns, settings do not count.
     """
     if find_spec("deltalake") is None:
         return NO_DELTALAKE
@@ -296,8 +303,8 @@ def _check_widening(address: TableAddress, spec: TableSpec, description: TableDe
 def growth_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Grow | None:
     """Return a function that adds columns to the table, and widens columns, as `ingest.schemaEvolution` allows.
 
-    The library `by`, which commits, adds columns. Spark widens columns, whichever library commits. The function raises
-    TableError if the table refuses the columns. None is returned if the columns never change.
+    The result is None if the setting allows neither. The library `by`, which commits, adds columns. Spark widens
+    columns, whichever library commits. The function raises TableError if the table refuses the columns.
     """
     evolution = spec.rows.schema_evolution
 
@@ -334,7 +341,7 @@ def growth_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: s
 
 
 def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
-    """Raise TableError if Delta refuses one of the new fields `missing`; deltalake would add the field anyway."""
+    """Raise TableError if Delta does not allow one of the new fields `missing`; deltalake would add any field."""
     try:
         for path, kind in missing:
             check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
@@ -345,11 +352,11 @@ def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
 def _missing_or_leaf_fields(
     table: DataType, schema: DataType, path: FieldPath
 ) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
-    """Yield the path and both types of each field of `schema` that `table` lacks, or that has no inner fields in both.
+    """Yield path, old type and new type of fields of `schema` that `table` lacks, and of leaf fields that both have.
 
-    The first type is the field's type in `table`, or None if `table` lacks the field. The second type is the field's
-    type in `schema`. In a path, `element` stands for the elements of a list, and `value` for the values of a map, as in
-    Delta. Inner fields of a missing field are not yielded.
+    The old type is the field's type in `table`, or None if `table` lacks the field. The new type is the field's type in
+    `schema`. A leaf field has no fields within it. In a path, `element` stands for the elements of a list, and `value`
+    for the values of a map, as in Delta. Fields within a missing field are not yielded.
     """
     match table, schema:
         case StructType(), StructType():

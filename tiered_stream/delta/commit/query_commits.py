@@ -1,7 +1,8 @@
-"""The driver's commits for one query, to one table or to many: a batch's files of each table, and its dead letters.
+"""The driver's commits for one query, to one table or to many: the rows of each batch, and its dead letters.
 
-A batch is committed to its tables one after the other or up to 8 at once. A table's dead letters are committed before
-its rows (`dead_letters.py`). A table whose records are all dead letters gets a commit without rows.
+A dead letter is a record that cannot become a row. A batch is committed to its tables one after the other or up to 8 at
+once. A table's dead letters are committed before its rows (`dead_letters.py`). A table whose records are all dead
+letters gets a commit without rows.
 
 There are two policies. `OneTable` commits each batch to the query's only table, even a batch without rows.
 `ManyTables` (`many_tables.py`) commits a batch only to the tables for which it has files.
@@ -34,20 +35,20 @@ MAX_OPEN_TABLES = 2000
 
 Result = TypeVar("Result")
 OpenCommits = Callable[[TableSpec, Landed], TableCommits]
-"""Function that opens a table, or creates it if it is missing; it raises TieredStreamError.
+"""Function that opens a table, or creates a missing table; it raises TieredStreamError if it cannot open the table.
 
-The arguments are the table, and the newest batch that it must have.
+The arguments are the table, and the query's newest batch that the table must have.
 """
 OpenDeadLetters = Callable[[TableSpec], DeadLetterTable]
-"""Function that opens a table for dead letters, or creates it if it is missing; it raises TieredStreamError."""
+"""Function that opens a table for dead letters, or creates a missing one; it raises TieredStreamError if it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Files of a batch that belong to the table `spec`: files of rows, and files of dead letters meant for the table.
+    """Files of a batch that belong to the table `spec`: its rows, and dead letters whose records were meant for it.
 
     `landed` is the newest batch that the table must have. `commits` is None until the table is opened. `dead_letters`
-    are the tables for dead letters of the table's topics.
+    are the tables for dead letters that are set for the topics in `files`.
     """
 
     spec: TableSpec
@@ -65,9 +66,9 @@ Failed = dict[str, TieredStreamError]
 
 @dataclass(eq=False)
 class QueryCommits(ABC):
-    """Object that commits the batches of one query to its tables and to their tables for dead letters, one at a time.
+    """Object that commits the batches of one query, one batch at a time, to its tables and tables for dead letters.
 
-    A table of either kind is opened when its first files arrive, and stays open for later batches.
+    A table is opened when its first files arrive, and stays open for later batches.
     """
 
     routing: Routing
@@ -83,21 +84,21 @@ class QueryCommits(ABC):
         self.open_commits: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         """Tables that are open, by table key."""
         self._landed: list[LandedRows] = []
-        """Rows that were committed since the last batch; all threads that commit append to it."""
+        """Numbers of rows committed since the last call of `take_landed`; all threads append to this list."""
 
     def has_batch(self, query_id: str, batch_id: int) -> bool:
-        """Return true if all tables are known to have the batch already, so that it need not be read."""
+        """Return true if all tables are known to have the batch already, so that its records need not be read."""
         return False
 
     def prepare(self) -> None:
-        """Start to read the state of a table in the background, if it is known that the next batch is for it."""
+        """Start to read a table's state in the background, if the next batch is certainly for this table."""
         return
 
     @abstractmethod
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch.
 
-        `held` describes records that tasks wrote to no file. `take_landed` returns what was committed.
+        `held` describes records that tasks wrote to no file. `take_landed` returns the numbers of committed rows.
 
         Raises:
             TieredStreamError: a table could not be written.
@@ -106,7 +107,8 @@ class QueryCommits(ABC):
     def take_landed(self) -> list[LandedRows]:
         """Return the numbers of rows and dead letters committed since the last call, one item for each commit.
 
-        They are also known if another table of the batch failed. Rows of parked tables count when they are caught up.
+        Commits count even if another table of the batch failed. Rows of a parked table (a table that could not be
+        written) count when they are committed at last.
         """
         committed, self._landed = self._landed, []
         return committed
@@ -142,7 +144,7 @@ class QueryCommits(ABC):
         return {**landed, **committed}, failed
 
     def _run_all(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> tuple[dict[str, Result], Failed]:
-        """Call `do` with each share.
+        """Call `do` with each table's share of a batch.
 
         Returns:
             Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
@@ -157,9 +159,9 @@ class QueryCommits(ABC):
         return done, failed
 
     def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
-        """Return, by table key, a function that returns the result of `do` for the share, or raises its error.
+        """Return, by table key, a function that returns the result of `do(share)`, or raises the error of this call.
 
-        A subclass may begin the calls of `do` in threads.
+        A subclass can begin the calls of `do` in threads.
         """
         return {key: partial(do, share) for key, share in shares.items()}
 
@@ -168,6 +170,9 @@ class QueryCommits(ABC):
 
         If the table's key is in `checked` and the table does not have the batch, also check that the table would accept
         the files.
+
+        Raises:
+            TieredStreamError: the table cannot be opened or read, or would not accept the files.
         """
         commits = share.commits or self.open_table(share.spec, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
@@ -178,7 +183,10 @@ class QueryCommits(ABC):
         return replace(share, commits=commits, has_batch=has_batch)
 
     def commit_share(self, share: Share, query_id: str, batch_id: int) -> Landed:
-        """Commit the rows of a batch to the table of `share`, which is open; return the batch as the table's newest."""
+        """Commit the rows in `share`, one table's files of the batch, and return the batch as the table's newest one.
+
+        The table must be open (`share.commits`). The errors are the same as in `TableCommits.commit`.
+        """
         assert share.commits
         rows = [file for file in share.files if file.dead_letters_for is None]
         version = share.commits.commit(query_id, batch_id, rows)
@@ -213,13 +221,13 @@ class QueryCommits(ABC):
     ) -> tuple[dict[str, list[str]], Failed]:
         """Open the tables for dead letters to which a batch commits.
 
-        A table is left out unless it gets some of the batch's files, or got dead letters when an earlier run attempted
-        the batch.
+        A table for dead letters is left out unless it gets some of the batch's files, or got dead letters when an
+        earlier run attempted the batch.
 
         Returns:
             Two mappings. The first has, by the key of a table for dead letters, the keys of the tables in `shares`
-            whose dead letters it gets. The second has, by the key of a table in `shares`, the error if a table for its
-            dead letters cannot be opened.
+            whose dead letters go to it. The second has, by the key of a table in `shares`, the error if a table for
+            its dead letters cannot be opened.
         """
         shares_of_table: dict[str, list[str]] = {}
         failed: Failed = {}
@@ -237,7 +245,11 @@ class QueryCommits(ABC):
         return shares_of_table, failed
 
     def dead_letter_table(self, spec: TableSpec) -> DeadLetterTable:
-        """Return the table for dead letters `spec`, which is opened by the first call, and then stays open."""
+        """Return the table for dead letters `spec`, which the first call opens, and which then stays open.
+
+        Raises:
+            TieredStreamError: the table cannot be opened.
+        """
         if spec.key not in self._dead_letters:
             self._dead_letters[spec.key] = self.open_dead_letters(spec)
         return self._dead_letters[spec.key]
@@ -245,7 +257,7 @@ class QueryCommits(ABC):
     def _commit_dead_letters(
         self, table: str, keys: Sequence[str], shares: Mapping[str, Share], query_id: str, batch_id: int
     ) -> Failed:
-        """Commit the dead letters that were meant for the tables `keys` to one table for dead letters (key `table`).
+        """Commit dead letters of the tables with the keys `keys` to the table for dead letters with the key `table`.
 
         After an error, the next batch opens the table for dead letters again.
 
@@ -262,7 +274,7 @@ class QueryCommits(ABC):
         return {}
 
     def _dead_letters_failed(self, error: TieredStreamError) -> TieredStreamError:
-        """Return the error of a table whose dead letters could not be committed, because of `error`."""
+        """Return the error to report for a table whose dead letters could not be committed because of `error`."""
         return error
 
 

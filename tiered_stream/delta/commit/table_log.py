@@ -1,4 +1,4 @@
-"""Commits of queries in a table's log, and the offsets that they name.
+"""Search of a table's log for commits of streaming queries, and for the Kafka offsets in the commits' metadata.
 
 `TableLog` reads single commit files (Delta protocol: "Delta Log Entries"), and builds no table state.
 """
@@ -37,7 +37,7 @@ _MAX_PROTOCOL_FILES = 100
 _MAX_COMMIT_FILES = 100
 _MAX_CREATION_COMMITS = 20
 _MAX_LATER = 10
-"""Maximum number of versions to search for a commit, which is late if commits of other writers came before it."""
+"""Maximum number of versions to search for a commit, whose version is higher if other writers committed before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class QueryCommit:
 
 
 class TableLog:
-    """Reader of the commit files in a table's log, through the file system with which tasks write.
+    """Reader of the commit files in a table's log, without Spark.
 
     A version's file can be missing, because Delta removes old versions (`delta.logRetentionDuration`). All methods
     raise TableError if a file cannot be read.
@@ -62,7 +62,11 @@ class TableLog:
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
         """Return the id of the query's newest batch in the versions from `first` to `last`, both inclusive.
 
-        -1: these versions have no batch of the query. None: the file of one of these versions is missing.
+        The result is -1 if these versions have no batch of the query, and None if the file of one of these versions is
+        missing.
+
+        Raises:
+            TableError: a file cannot be read, or is malformed.
         """
         try:
             transactions = (txn for version in range(first, last + 1) for _, txn in self._commit(version, "txn"))
@@ -75,8 +79,11 @@ class TableLog:
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
         """Return the topic ids, by topic, in the query's newest commit that has topic ids.
 
-        The versions from `last` down to `first` are searched, at most `_MAX_COMMIT_FILES` of them. The mapping is empty
-        if none of them is a commit of the query with topic ids.
+        The versions from `last` down to `first` are searched, at most `_MAX_COMMIT_FILES` versions. The mapping is
+        empty if none of these versions is a commit of the query with topic ids.
+
+        Raises:
+            TableError: a file cannot be read, or is malformed.
         """
         try:
             found = (
@@ -89,7 +96,7 @@ class TableLog:
             raise TableError(f"the table {self._spec.uri}: {error}") from error
 
     def is_unused(self) -> bool:
-        """Return whether the log has nothing but commits by which this package has created the table."""
+        """Return whether the log has only commits by which this package created the table, so that it has no rows."""
         for version in range(_MAX_CREATION_COMMITS):
             try:
                 actions = list(self._commit(version, "add", "txn", "commitInfo"))
@@ -118,9 +125,9 @@ class TableLog:
                 yield QueryCommit(query_id, at_ms, metadata)
 
     def commits_before_first(self, query_id: str, last: int) -> list[QueryCommit] | None:
-        """Return the newest commits of queries up to version `last`, for a query that has no commit with offsets yet.
+        """Return the newest commits of streaming queries up to version `last`, newest first.
 
-        None: the query has such a commit, at which the search ends.
+        If one of these commits belongs to the query `query_id` and names offsets, return None.
         """
         commits = []
         for commit in self.newest_commits(last):
@@ -132,8 +139,8 @@ class TableLog:
     def changed_keys(self, query_id: str, batch_id: int, first: int) -> ChangedKeys | None:
         """Return how many keys the MERGE of a query's batch has inserted, updated and deleted.
 
-        The batch's commit is searched in `_MAX_LATER` versions, from `first` on. None: it is not among them, or has no
-        such numbers.
+        The batch's commit is searched in `_MAX_LATER` versions, from `first` on. The result is None if the commit is
+        not in these versions, or does not have the numbers.
         """
         for version in range(first, first + _MAX_LATER):
             try:
@@ -148,7 +155,8 @@ class TableLog:
     def features(self) -> frozenset[str]:
         """Return the features of readers and writers in the log's newest protocol.
 
-        The newest `_MAX_PROTOCOL_FILES` commit files are searched. The result is empty if none of them has a protocol.
+        The newest `_MAX_PROTOCOL_FILES` commit files are searched. The result is empty if none of these files has a
+        protocol.
         """
         try:
             for version in self._newest_versions():
@@ -179,9 +187,13 @@ class TableLog:
             raise self._unreadable(version, error) from error
 
     def _commit(self, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the actions of these kinds, such as `txn`, in the file of a version, each with its kind.
+        """Yield the kind and the fields of each action in the commit file of `version`, if its kind is in `kinds`.
 
-        Only lines that contain a kind's name are parsed.
+        A kind is a name from Delta's protocol, such as `txn`. Only lines that contain a kind's name are parsed.
+
+        Raises:
+            FileNotFoundError: there is no commit file of this version.
+            TableError: the file cannot be read, or is malformed.
         """
         try:
             with self._stream(version) as stream:
@@ -203,7 +215,11 @@ class TableLog:
 
 
 def _action(line: object, kind: str) -> dict[str, Any] | None:
-    """Return the action in a parsed line of the log, or None if the action is not of the kind `kind`."""
+    """Return the fields of the action in a parsed line of the log, or None if the action is not of the kind `kind`.
+
+    Raises:
+        ValueError: the line or the action is no JSON object.
+    """
     if not isinstance(line, dict):
         raise ValueError(f"{line!r:.80} is no action")
     action = line.get(kind)
@@ -213,9 +229,12 @@ def _action(line: object, kind: str) -> dict[str, Any] | None:
 
 
 def committed_topic_ids(metadata: object) -> dict[str, UUID]:
-    """Return the topic ids in a commit's user metadata, by topic.
+    """Return the Kafka topic ids in a commit's user metadata, by topic.
 
     The mapping is empty if the metadata has no topic ids, such as the metadata of another writer.
+
+    Raises:
+        ValueError: the metadata has topic ids that are malformed.
     """
     try:
         values = orjson.loads(metadata) if isinstance(metadata, str) else None
@@ -228,7 +247,7 @@ def committed_topic_ids(metadata: object) -> dict[str, UUID]:
 
 
 def _changed_keys(metrics: Mapping[str, Any]) -> ChangedKeys | None:
-    """Return the numbers of changed keys from the metrics of a MERGE; None: a number is missing.
+    """Return the numbers of changed keys from the operation metrics of a MERGE, or None if a number is missing.
 
     delta-spark writes the numbers as texts, and deltalake writes the names of the metrics in snake case.
     """
@@ -249,9 +268,10 @@ def _batch(txn: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LandedOffsets:
-    """Offset range of each partition that covers all offsets that the commits of a table name.
+    """Offsets that the commits of a table name in their user metadata.
 
-    `is_complete` is False if the table's history no longer has its first version, so that earlier commits are unknown.
+    `ranges` has, by partition, one range that covers all these offsets. `is_complete` is False if the table's history
+    no longer has the first version, so that earlier commits are unknown.
     """
 
     ranges: Mapping[TopicPartition, OffsetRange]
@@ -259,7 +279,7 @@ class LandedOffsets:
 
 
 def landed_offsets(spark: SparkSession, table: str, version: int | None = None) -> LandedOffsets:
-    """Return the offsets that the commits of a Delta table name.
+    """Return the offsets that the commits of a Delta table name in their user metadata.
 
     Args:
         spark: the session.
@@ -280,7 +300,10 @@ def landed_offsets(spark: SparkSession, table: str, version: int | None = None) 
 
 
 def committed_ranges(metadata: str | None) -> dict[TopicPartition, OffsetRange]:
-    """Return the offset ranges in a commit's user metadata, by partition; empty for the metadata of another writer."""
+    """Return the offset ranges in a commit's user metadata, by partition.
+
+    The mapping is empty if the metadata has another form, such as the metadata of another writer.
+    """
     try:
         values = orjson.loads(metadata or "")
         starts, ends = offsets_from_dict(values["startOffsets"]), offsets_from_dict(values["endOffsets"])
@@ -294,9 +317,9 @@ def committed_ranges(metadata: str | None) -> dict[TopicPartition, OffsetRange]:
 
 @dataclass(frozen=True, slots=True)
 class LandedBefore:
-    """Result of `landed_before`, if other queries have landed offsets that a query is about to land in its table.
+    """Texts about offsets that a query is about to land in a table, and that other queries have landed there already.
 
-    `text` is a sentence that names these offsets and queries. `advice` says how to continue.
+    `text` is a sentence that names the offsets and the other queries. `advice` says how to continue.
     """
 
     text: str
@@ -307,7 +330,7 @@ def refuse_landed_before(found: LandedBefore | None, *, fail: bool) -> None:
     """Raise an error, or log a warning, if another query has landed offsets of a query's first batch.
 
     Args:
-        found: result of `landed_before`. If it is None, do nothing.
+        found: result of `landed_before`. If it is None, nothing is done.
         fail: true to raise the error, false to log the warning.
 
     Raises:
@@ -326,17 +349,21 @@ def landed_before(
     wanted: PartitionRanges,
     topic_ids: Mapping[str, UUID],
 ) -> LandedBefore | None:
-    """Search commits of a table for offsets in `wanted` that another query has landed.
+    """Search commits of a table for offsets that a query is about to land, and that another query has landed already.
 
     Args:
         commits: newest commits in the table's log (`TableLog.newest_commits`).
-        name: the table, for the text.
-        query_id: the query that is about to land the offsets `wanted`; None: it has no id yet.
+        name: name of the table, for the text.
+        query_id: id of the query that is about to land offsets; None: the query has no id yet.
+        wanted: offset ranges that the query is about to land, by partition.
         topic_ids: ids of the topics, as far as they are known. Topics with other ids in a commit do not count.
 
     Returns:
         Texts about the other queries that have landed offsets in `wanted`. None: no other query has landed any of
             `wanted`.
+
+    Raises:
+        ValueError: a commit of another query has malformed topic ids.
     """
     others = [
         (commit, ranges)
@@ -365,7 +392,7 @@ def landed_before(
 
 
 def _of_same_topics(metadata: str, topic_ids: Mapping[str, UUID]) -> PartitionRanges:
-    """Return the offset ranges in a commit's user metadata, without topics that were created again since."""
+    """Return the offset ranges in a commit's user metadata, without topics that have another id in `topic_ids`."""
     ids = committed_topic_ids(metadata)
     return {
         partition: offsets
@@ -375,7 +402,7 @@ def _of_same_topics(metadata: str, topic_ids: Mapping[str, UUID]) -> PartitionRa
 
 
 def _in_both(wanted: PartitionRanges, landed: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets that are in both mappings, by partition; partitions without shared offsets are left out."""
+    """Return, by partition, the offsets that are in both `wanted` and `landed`; leave out partitions without any."""
     both = {partition: wanted[partition].intersect(landed[partition]) for partition in wanted.keys() & landed.keys()}
     return {partition: offsets for partition, offsets in both.items() if offsets}
 

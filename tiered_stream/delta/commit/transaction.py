@@ -22,7 +22,7 @@ TOPIC_IDS = "topicIds"
 
 
 Lock = Callable[[], AbstractContextManager[object]]
-"""Function that returns a lock, which the caller holds in a `with` block while it writes a version of a table's log.
+"""Function that returns a lock on a table's log; a writer holds the lock in a `with` block while it writes a version.
 
 At the end of the block, the lock raises `UncertainCommitError` if another writer may have overwritten the version.
 """
@@ -38,7 +38,10 @@ class UncertainCommitError(TableError):
 
 
 class CatalogManagedError(TableError):
-    """Error for a table whose commits go through a catalog, so that files in its log folder are no commits."""
+    """Error for a table whose commits go through a catalog, so that the files in its log folder can lack commits.
+
+    `feature` is the name of the table feature by which the catalog manages the table.
+    """
 
     def __init__(self, uri: str, feature: str) -> None:
         super().__init__(
@@ -47,10 +50,10 @@ class CatalogManagedError(TableError):
 
 
 def commit_metadata(ranges: PartitionRanges, topic_ids: Mapping[str, UUID]) -> str:
-    """Return the user metadata of a commit with these offset ranges, by partition, as JSON.
+    """Return the user metadata of a commit that lands these offset ranges, as JSON.
 
     The keys are `startOffsets` (inclusive) and `endOffsets` (exclusive), whose values have the form of Spark's offset
-    JSON, and `topicIds` if there are any.
+    JSON. If `topic_ids`, a mapping by topic, is not empty, there is also the key `topicIds`.
     """
     starts = {partition: offsets.start for partition, offsets in ranges.items()}
     ids = {topic: uuid_to_text(topic_ids[topic]) for topic in sorted(topic_ids)}
@@ -73,7 +76,7 @@ class BatchCommit:
     """Ids, by topic, of the topics that this batch and the query's earlier batches have written to the table."""
 
     def metrics(self) -> dict[str, int]:
-        """Return the numbers of rows and bytes in the batch's files, under the names of Delta's operation metrics."""
+        """Return the numbers of rows and bytes in the batch's files, by the names of Delta's operation metrics."""
         return {
             "numOutputRows": sum(file.records for file in self.files),
             "numOutputBytes": sum(file.size for file in self.files),

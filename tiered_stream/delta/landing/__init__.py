@@ -1,5 +1,7 @@
 """Queries that land topics in tables, in the direct lane or in the Spark lane.
 
+In the direct lane, tasks write the table's files themselves. In the Spark lane, Spark's Delta sink writes them.
+
 Files that other packages import:
 
 - `data_files_readers`: Spark readers of the direct lane: they plan like the `tiered_stream` source
@@ -10,6 +12,6 @@ Files that other packages import:
 
 Files of this package alone:
 
-- `data_files_source`: Spark data source of the direct lane, whose tasks write the table's files
-- `spark_lane`: queries of the Spark lane, in which the rows go through Spark
+- `data_files_source`: Spark data source of the direct lane
+- `spark_lane`: queries of the Spark lane
 """

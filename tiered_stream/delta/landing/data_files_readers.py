@@ -1,7 +1,7 @@
 """Spark readers of the direct lane: they plan like the `tiered_stream` source, but their tasks write the table's files.
 
-The tasks return rows that name the files. Both sources have the same offsets and the same form of checkpoints, so a
-query can continue in the other lane.
+The tasks return rows that name the files. The readers have the same offsets and checkpoints as the `tiered_stream`
+source, so a query can continue in the Spark lane, and back.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _OPENED_AT_ONCE = 16
 class KnownRules:
     """Cache of table rules (NOT NULL, CHECK constraints, lengths of texts), by which tasks check rows.
 
-    `fields` has, by table key, the columns that a MERGE sets in the tables of the latest state that were looked up, in
-    Spark's JSON.
+    `fields` has, by table key (`TableSpec.key`), the columns that a MERGE sets, in Spark's JSON. It has only tables
+    with one row for each key (`ingest.mode=upsert`) that were looked up.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class KnownRules:
 
         A table that does not exist yet has the rules with which it will be created. A table is also left out if it
         cannot be opened, or if tasks cannot check its rules. The driver then commits to the table only if the table has
-        no rules that tasks must check. Tables for dead letters are left out, too. If deltalake is not installed, no
-        table is looked up.
+        no rules that tasks must check. Tables for dead letters (records that cannot become rows) are left out, too. If
+        the library deltalake is not installed, no table is looked up.
         """
         with_rows = {target.key: target for target in targets if target.row_format is not None}
         missing = [target for key, target in with_rows.items() if key not in self._known]
@@ -85,10 +85,10 @@ class KnownRules:
 
 
 def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, Any]]]:
-    """Return the rules of a table, and the columns that a MERGE would set in it (`KnownRules.fields`).
+    """Return a table's rules, and the columns that a MERGE sets in the table, in Spark's JSON.
 
-    A missing table has the rules with which it will be created. If the rules are None, the table cannot be opened,
-    tasks cannot check its rules, or the table is missing and will have no rules.
+    A missing table has the rules with which it will be created. The rules are None if the table cannot be opened, if
+    tasks cannot check its rules, or if the table is missing and will have no rules.
     """
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
@@ -109,11 +109,11 @@ def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, 
 
 
 SMALLEST_TASK_BYTES = 8 << 20
-"""Size of a task's splits, in bytes, below which a task is not made smaller to get more tasks; each task has a cost."""
+"""Smallest size in bytes of a task's splits, if records are divided among more tasks; each task has a fixed cost."""
 TABLE_BYTES = 1 << 19
-"""Time that each further table in a task costs, as the number of record bytes that take about as long to land."""
+"""Cost of each further table in a task, as a number of bytes: to land records of this size takes about as long."""
 FILES = 4
-"""Maximum number of files of the target size that a task is planned to fill.
+"""Maximum number of files of the target size (`ingest.targetFileSize`) that one task is planned to write.
 
 A core waits for the first bytes of each task, so fewer and larger tasks are faster.
 """
@@ -123,10 +123,11 @@ A core waits for the first bytes of each task, so fewer and larger tasks are fas
 class FilesPartition(InputPartition):
     """Input partition of one task: the task's splits, and values that the planner passes to the task.
 
-    `batch_log` has the addresses to which the task sends its metrics. `held` has the keys of parked tables (tables that
-    could not be written), for which the task writes no rows. `rows` has, by topic, the row formats whose schemas the
-    planner got from a schema registry. `rules` has, by table key, the table rules that the planner has looked up.
-    `part` is the name of the input partition in the reports of its tasks.
+    - `batch_log` has the addresses to which the task sends its metrics.
+    - `held` has the keys of parked tables (tables that could not be written), for which the task writes no rows.
+    - `rows` has, by topic, the row formats whose schemas the planner got from a schema registry.
+    - `rules` has, by table key, the table rules that the planner has looked up.
+    - `part` is the name of the input partition in the metrics that its task sends.
     """
 
     splits: tuple[Split, ...]
@@ -159,10 +160,10 @@ class TasksWrite:
         return [FilesPartition(task, batch_log, held, self._registered(task, known), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split], known: KnownRules) -> dict[str, RowFormat]:
-        """Return the row formats with a registry's schemas, by topic, for the topics of the task's splits.
+        """Return, by topic of the task's splits, the row formats with schemas from a schema registry.
 
-        The formats of tables of the latest state also have the tables' columns that only older schemas have. The
-        formats do not have the registry's settings, because these settings contain the login to the registry.
+        The row format for a table with `ingest.mode=upsert` also has the table's columns that only older schemas have.
+        The row formats do not have the registry's settings, because these settings contain the login to the registry.
         """
         topics = set(map(_topic, task))
         row_formats = dict(self.routing.registered(topics))
@@ -173,10 +174,10 @@ class TasksWrite:
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
     def _tables_without_rules(self, splits: Sequence[Split], held: Collection[str]) -> list[TableSpec]:
-        """Return the tables that get rows from the splits, if the planner must look up the rules of the tables.
+        """Return the tables that get rows from the splits, and whose rules the planner must look up.
 
-        `held` has the keys of parked tables, which get no rows. The list is empty if the row formats already include
-        the rules.
+        `held` has the keys of parked tables, which get no rows. If the row formats already include the tables' rules,
+        the list is empty.
         """
         if self.routing.has_rules:
             return []
@@ -184,9 +185,9 @@ class TasksWrite:
         return [target for target in targets if target.key not in held and self.settings.only in (None, target.key)]
 
     def _parked(self) -> tuple[str, ...]:
-        """Return the keys of parked tables (tables that could not be written) from the file that the driver writes.
+        """Return the keys of parked tables (tables that could not be written), which the driver has written to a file.
 
-        The result is empty if there is no such file.
+        If there is no such file, the result is empty.
         """
         try:
             file = self.settings.parked_file
@@ -272,10 +273,10 @@ def tasks_of(
     not below `SMALLEST_TASK_BYTES`. Each tuple in the result has the splits of one task.
 
     Args:
-        splits: the splits of a micro-batch, in order.
-        target_bytes: target size of a file.
+        splits: splits of a micro-batch, in the order of their topics and offsets.
+        target_bytes: target size of a file, in bytes.
         parallelism: number of tasks that run at once.
-        tables: the table of each split; empty if all splits go to one table.
+        tables: URI of each split's table; empty if all splits go to one table.
     """
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
     for at, (before, table) in enumerate(pairwise(tables), 1):

@@ -1,4 +1,4 @@
-"""Spark data source of the direct lane, whose tasks write the table's files.
+"""Spark data source of the direct lane, in which tasks write the table's files themselves.
 
 For each new query, Spark starts a Python process only to look up the data source. So this module imports little. The
 readers, which are needed for planning and writing, are imported in the functions that return them.
@@ -15,9 +15,9 @@ SOURCE = "tiered_stream_files"
 
 
 class FilesDataSource(DataSource):
-    """Data source whose tasks write data files and return rows that name the files.
+    """Spark data source whose tasks write data files of Delta tables, and return rows that name the files.
 
-    Only the package `landing` uses it, because only its queries commit the files.
+    Only queries of the package `landing` use this source, because only these queries commit the files.
     """
 
     @classmethod

@@ -30,7 +30,7 @@ from tiered_stream.read.scanner import scan
 log = logging.getLogger(__name__)
 
 SAMPLE = 1000
-"""Maximum number of records in a sample: the first records of the first partitions."""
+"""Maximum number of records in a sample, which has the first records of the first partitions."""
 
 
 def with_inferred(
@@ -48,7 +48,8 @@ def with_inferred(
         include_headers: true if the rows have Kafka's headers.
 
     Raises:
-        ConfigurationError: the sample has no JSON objects, or a transform, a select or an envelope is set.
+        ConfigurationError: the sample has no JSON objects, or `ingest.transform`, `ingest.select` or `ingest.envelope`
+            is set.
         TieredStreamError: the topics cannot be read.
     """
     rows = spec.rows
@@ -74,8 +75,9 @@ def _kind_in_table(
     """Return the struct type of keys or of values (`part` is `key` or `value`), taken from the table's columns.
 
     If the keys or values are in one column, the result is the type of this column. If each field of a value has a
-    column, the result has all columns except Kafka's columns, the key's column and the day column. None: there is no
-    table, or the table does not have the columns.
+    column, the result has all columns except Kafka's columns, the key's column and `day_column`. If there is no table,
+    or the table does not have the columns, the result is None. `include_headers` is true if the rows have Kafka's
+    headers.
     """
     if table is None or not table.fields:
         return None

@@ -1,4 +1,7 @@
-"""Streaming queries that land topics in Delta tables (`land`), in the direct lane or in the Spark lane."""
+"""Streaming queries that land topics in Delta tables (`land`), in the direct lane or in the Spark lane.
+
+In the direct lane, tasks write the table's files themselves. In the Spark lane, Spark's Delta sink writes them.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,8 @@ def land(
         table: a path (with a slash in it), or a name in the catalog; with `{topic}` in it, each topic has its table.
         checkpoint: the query's checkpoint location; each lane can continue where the other one stopped.
         trigger: `availableNow`, or an interval such as `10 seconds`.
-        lane: `direct`, `spark`, or `auto` (direct if the table allows it; the log has the lane and the reason).
+        lane: `direct` (tasks write the table's files), `spark` (Spark's Delta sink writes them), or `auto` (`direct` if
+            the table allows it; the log has the choice and the reason).
         name: the query's name in Spark; None: the query has no name.
 
     Raises:
@@ -82,7 +86,7 @@ def plan_query(
 ) -> Landing:
     """Return the query that `land` would start, planned but not started.
 
-    The arguments and errors are the same as in `land`, which has the fields of `run` as arguments. A run with a
+    The arguments and errors are the same as in `land`; `run` has the checkpoint, the trigger and the name. A run with a
     `transaction_id`, such as a replay, has one table. If the query has one table and the table is missing, the table is
     created. If the query has many tables, no table is opened or created yet.
     """
@@ -102,20 +106,21 @@ def plan_query(
 class Landing:
     """Planned query for one table or for many, ready to start.
 
-    `reason` is a text for the log. It says why the query takes its lane, who commits to its only table and why, and
-    which columns get NULL. The query of the Spark lane is `by_spark`; None: the query takes the direct lane.
+    `reason` is a text for the log. It says why the query takes its lane, which library commits to its only table and
+    why, and which columns get NULL. `by_spark` is the query in the Spark lane, in which Spark's Delta sink writes the
+    table. If it is None, the query takes the direct lane, in which tasks write the table's files.
     """
 
     spark: SparkSession
     run: QueryRun
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
-    """Options of the source of records."""
+    """Options of the source that reads the records."""
     reason: str
     by_spark: SparkLane | None = None
     routing: Routing | None = None
-    """Routing from topics to tables, in the direct lane."""
+    """Routing from topics to tables; None: the query takes the Spark lane."""
     opened: OpenTable | None = None
-    """The only table of the query, in the direct lane; None: a table is opened when its first rows come."""
+    """The query's only table, opened for commits; None: the query has many tables, or takes the Spark lane."""
     table: str = ""
     """Name of the query's only table; empty: the query has many tables."""
 
@@ -124,10 +129,13 @@ class Landing:
         return Lane.SPARK if self.by_spark else Lane.DIRECT
 
     def start(self) -> StreamingQuery:
-        """Log the platform, the lane and its reason, and start the query in this lane.
+        """Log the platform, the lane and the reason for the lane, and start the query.
 
         A query for many tables first commits the rows that an earlier run could not write to their tables (parked
         tables).
+
+        Raises:
+            TieredStreamError: a table or the checkpoint cannot be reached, or another run begins with the checkpoint.
         """
         log_platform(self.spark)
         # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
@@ -214,7 +222,7 @@ def _plan_table(
 
 
 def _null_columns(description: TableDescription, spec: TableSpec) -> str:
-    """Return a text for the log with the table's columns that get NULL in every row; it may be empty."""
+    """Return a text for the log with the table's columns that get NULL in every row, or "" if there are none."""
     own = {name.lower() for name in spec.own_columns}
     names = [name for name in columns_left_null(description, spec.schema) if name.lower() not in own]
     return f"; NULL in {', '.join(names)}, which records do not have" if names else ""
@@ -225,8 +233,12 @@ def _prepare_spark_lane(
 ) -> tuple[TableSpec, Mapping[str, RowFormat], TableDescription | None]:
     """Create the table if it is missing; return `spec` and the row formats `rows` with the table's types and rules.
 
-    The third value describes the table. If it is None, the row formats are returned unchanged. `reads_log` is false if
-    this process cannot read the table's log before the table is created.
+    The third value describes the table. If this process cannot read the table's log, the third value is None, and the
+    row formats are returned unchanged. If `reads_log` is false, the log is not read before the table is created.
+
+    Raises:
+        ConfigurationError: the rows do not fit into the table, or Spark's Delta sink would change their values.
+        TableError: Spark cannot create the table.
     """
     check_table(spark, address.path)
     known = _description(spark, address, spec) if reads_log else None
@@ -243,7 +255,10 @@ def _prepare_spark_lane(
 
 
 def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not: str) -> None:
-    """Raise ConfigurationError if the table needs the Spark lane, for the reason `why_not`, and must not take it."""
+    """Raise ConfigurationError if the table's settings, or the user's choice `lane`, do not allow the Spark lane.
+
+    `why_not` says in the error why the direct lane, in which tasks write the table's files, cannot be used.
+    """
     if spec.keys:
         raise ConfigurationError(f"{MODE.name}={UPSERT} cannot stage rows for {address}: {why_not}")
     if lane == "direct":
@@ -253,9 +268,9 @@ def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not
 def _with_inferred(
     spark: SparkSession, spec: TableSpec, options: Mapping[str, str], address: TableAddress, *, include_headers: bool
 ) -> TableSpec:
-    """Return the settings with an inferred schema in place of each schema setting `infer`.
+    """Return the settings with a schema in place of `infer` in `ingest.key.schema` and `ingest.value.schema`.
 
-    The schema comes from the table at `address` if the table exists, as in `inferred_schema.with_inferred`.
+    The arguments and errors are the same as in `inferred_schema.with_inferred`, but the table is given by its address.
     """
     # Imported here, because the import loads the record readers (0.4 s), which most jobs' drivers do not need.
     from tiered_stream.delta.landing.inferred_schema import with_inferred
@@ -266,7 +281,7 @@ def _with_inferred(
 
 
 def _description(spark: SparkSession, address: TableAddress, spec: TableSpec) -> TableDescription | None:
-    """Return the table's description, read by delta-spark if it reaches the table, and otherwise by deltalake.
+    """Return the table's metadata and protocol, read by delta-spark if it reaches the table, otherwise by deltalake.
 
     None: there is no table, or the library cannot read the table, or deltalake is needed and not installed.
     """

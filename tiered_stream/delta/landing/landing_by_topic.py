@@ -1,4 +1,7 @@
-"""Queries of the direct lane for many tables; planning opens none of the tables, because there may be thousands."""
+"""Queries of the direct lane for many tables; planning opens none of the tables, because there may be thousands.
+
+In the direct lane, tasks write the files of the tables, and the driver commits the files.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +69,11 @@ def is_by_topic(query: QuerySettings, table: str) -> bool:
 def plan_routing(spark: SparkSession, query: QuerySettings, table: str, lane: str) -> Routing:
     """Return the routing of a query for many tables, by which each topic gets its table; no table is opened.
 
-    `table` is the table of topics for which no other setting names a table. `lane` is the lane that the user has
-    chosen.
+    `table` is the table of topics for which no other setting names a table. `lane` is the user's choice: `direct`,
+    `spark` or `auto`.
 
     Raises:
-        ConfigurationError: a setting is wrong, the lane is `spark`, or tasks cannot write to the tables' folders.
+        ConfigurationError: a setting is wrong, `lane` is `spark`, or tasks cannot write to the tables' folders.
         TableError: Spark cannot reach the catalog.
         SchemaRegistryError: the schema registry does not return a schema.
     """
@@ -115,13 +118,14 @@ def lands_in(spark: SparkSession, query: QuerySettings, table: str, other: str) 
 
 
 def plan_formats(spark: SparkSession, query: QuerySettings) -> tuple[dict[str, RowFormat], dict[str, str]]:
-    """Return two mappings for `Routing`: row formats by topic, and folders (URIs) of tables for dead letters by name.
+    """Return two mappings for `Routing`: row formats by topic, and URIs of the folders of tables for dead letters.
 
-    The row format under '' is for all topics without settings of their own.
+    The row format under '' is for all topics without settings of their own. The second mapping is by table name.
 
     Raises:
-        ConfigurationError: a schema is wrong.
+        ConfigurationError: a schema is wrong, or a folder cannot be derived from a table's name.
         TableError: Spark cannot reach the catalog.
+        SchemaRegistryError: the schema registry does not return a schema.
     """
     rows: dict[str, RowFormat] = {}
     folders: dict[str, str] = {}
@@ -137,6 +141,10 @@ def dead_letter_folder(spark: SparkSession, table: str | None) -> dict[str, str]
     """Return a mapping from `table`, the value of `ingest.deadLetterTable`, to the URI of this table's folder.
 
     The mapping is empty if `table` is None.
+
+    Raises:
+        ConfigurationError: the folder cannot be derived from the table's name.
+        TableError: Spark cannot reach the catalog.
     """
     return {} if table is None else {table: _route(spark, "", table).folder}
 
@@ -191,7 +199,7 @@ def _storage(spark: SparkSession, route: Route, spec: TableSpec) -> TableStorage
 class TopicTables:
     """Object that opens the tables of a query for commits on the driver; several threads may use it.
 
-    `checkpoint` is the query's checkpoint location. `fail_on_data_loss` is the source's option `failOnDataLoss`.
+    `checkpoint` is the query's checkpoint location. `fail_on_data_loss` is the value of the option `failOnDataLoss`.
     """
 
     spark: SparkSession
@@ -201,15 +209,19 @@ class TopicTables:
     def commits_of(
         self, options: Mapping[str, str], settings: TaskSettings, opened: OpenTable | None
     ) -> tuple[dict[str, str], QueryCommits]:
-        """Return the options for the source of files, and the object that commits.
+        """Return the options for the source whose tasks write files, and the object that commits these files.
 
-        Tables that an earlier run has parked are caught up. An earlier run parked a table if it could not write the
+        The rows that parked tables lack are committed first. An earlier run parked a table if it could not write the
         table, and continued without it. If the checkpoint has no query id, there was no earlier run.
 
         Args:
-            options: options of the source of records.
+            options: options of the source that reads the records.
             settings: settings for the tasks of the query.
             opened: the query's only table; None: the query has many tables.
+
+        Raises:
+            TieredStreamError: the checkpoint cannot be read, a table for dead letters cannot be opened, or a parked
+                table still cannot be written.
         """
         routing = settings.routing
         if opened is not None:
@@ -228,6 +240,10 @@ class TopicTables:
         """Open the table `spec` for commits, and create it if it is missing.
 
         `landed` is the newest batch of the query that the table must have.
+
+        Raises:
+            ConfigurationError: the table does not fit the rows.
+            TableError: the table cannot be reached or created, or it cannot get files that tasks write.
         """
         known = self._find(spec)
         address = replace(known, uri=spec.key)
@@ -244,24 +260,32 @@ class TopicTables:
         return self.commits(opened, landed, rules_by_file=checked)
 
     def commits(self, opened: OpenTable, landed: Landed | None = None, *, rules_by_file: bool = False) -> TableCommits:
-        """Return the commits of an open table; the arguments are the same as in `TableCommits`."""
+        """Return an object that commits the query's batches to the table `opened`.
+
+        `landed` and `rules_by_file` are the same as in `TableCommits`.
+        """
         gap = on_gap(self.spark, self.checkpoint, opened.spec.name, fail=self.fail_on_data_loss)
         return TableCommits(opened, gap, landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=rules_by_file)
 
     def open_dead_letters(self, spec: TableSpec) -> DeadLetterTable:
-        """Open the table for dead letters `spec`, and create it if it is missing.
+        """Open `spec`, a table for dead letters (records that cannot become rows), and create it if it is missing.
 
         It is no error if the table lacks earlier batches, because only batches with dead letters are committed to it.
 
         Raises:
-            ConfigurationError: the table does not fit.
-            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
+            ConfigurationError: the table does not have the columns of dead letters.
+            TableError: the table cannot be reached or created, or it cannot get files that tasks write.
         """
         opened = partial(self.open, spec, Landed())
         return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
     def _find(self, spec: TableSpec) -> addresses.TableAddress:
-        """Return the table's address; its URI is None if the catalog does not have the table's name yet."""
+        """Return the table's address, whose URI is None if the catalog does not have the table's name yet.
+
+        Raises:
+            ConfigurationError: the name belongs to something other than a Delta table.
+            TableError: the catalog has the table in another folder than `spec.key`, or cannot be reached.
+        """
         if "/" in spec.name:
             return addresses.path_address(spec.name, spec.key)
         address = addresses.find_address(self.spark, spec.name)
@@ -277,6 +301,9 @@ def _create(spark: SparkSession, spec: TableSpec, address: addresses.TableAddres
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already.
 
     Afterwards, delta-spark sets the properties and the clustering columns that deltalake cannot give to a new table.
+
+    Raises:
+        TableError: the table cannot be created or changed.
     """
     from tiered_stream.delta.commit.deltalake_commit import create_table
 
@@ -292,7 +319,7 @@ def _create(spark: SparkSession, spec: TableSpec, address: addresses.TableAddres
 
 
 def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
-    """Return a function that wraps work for another thread, so that its Spark jobs belong to the caller's query."""
+    """Return a function that wraps a function for another thread; its Spark jobs then belong to the caller's query."""
     # Without pinned threads, a Python thread has no JVM thread of its own, whose properties could be set.
     if not isinstance(spark.sparkContext._gateway, ClientServer):
         return lambda work: work
@@ -316,7 +343,7 @@ class ParkedRows:
     """
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], settings: TaskSettings) -> None:
-        """`options` are the options of the source of records, and `settings` are for the tasks of the query."""
+        """`options` are for the source that reads the records, and `settings` are for the tasks of the query."""
         self._spark = spark
         self._options = options
         folder = tempfile.mkdtemp(prefix="tiered-stream-parked-")
@@ -345,7 +372,7 @@ class ParkedRows:
 def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
     """Return the error for a failed read of the offset ranges; `text` is the text of the exception that Spark raised.
 
-    The error is a DataLossError if the text ends in a DataLossError of the planner or of a task, else a TableError.
+    The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
     """
     named = sorted(ranges.items())[:_MAX_NAMED]
     described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)

@@ -1,4 +1,4 @@
-"""Queries of the Spark lane, in which the rows go through Spark, and Spark's Delta sink writes them to the table."""
+"""Queries of the Spark lane, in which the rows go through Spark, and Spark's Delta writer adds them to the table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tiered_stream.spark.source import register
 
 @dataclass(frozen=True)
 class SparkLane:
-    """Query of the Spark lane that is ready to start.
+    """Query that is ready to start, and in which Spark's Delta writer adds the rows to the table (Spark lane).
 
     `rows` are the row formats by topic; '' stands for all other topics. `options` are the source's options. `reachable`
     is true if this process can read the table's log without Spark.
@@ -55,7 +55,12 @@ class SparkLane:
     reachable: bool
 
     def start(self) -> StreamingQuery:
-        """Start the query; a missing table for dead letters is created."""
+        """Start the query, and create the table for dead letters if it is set and missing.
+
+        Raises:
+            ConfigurationError: a table for dead letters is set, but the session does not have delta-spark.
+            TableError: the table for dead letters cannot be created, or another run begins with the same checkpoint.
+        """
         register(self.spark)
         dead_letter_table = self.spec.rows.dead_letter_table
         options: Mapping[str, str] = self.options
@@ -80,7 +85,7 @@ class SparkLane:
 
     @property
     def _options(self) -> dict[str, str]:
-        """Options of Delta's writer: compression, whether it adds columns, and the condition on replaced rows."""
+        """Options of Delta's writer: compression, whether it adds columns, and the condition for rows to replace."""
         growth = {} if self.spec.rows.schema_evolution is Evolution.NONE else {"mergeSchema": "true"}
         replaced = {} if self.run.replace_where is None else {"replaceWhere": self.run.replace_where}
         return growth | codec_option(self.spark, self.spec) | replaced
@@ -102,7 +107,7 @@ class SparkLane:
         return classify_records(records, row_formats, shared_columns(row_formats.values(), day), day)
 
     def _good_rows(self, classified: DataFrame) -> DataFrame:
-        """Return the table's rows from `classified`, by `ingest.select` and `ingest.where` if they are set."""
+        """Return the table's rows from `classified`, after `ingest.select` and `ingest.where` if they are set."""
         rows, day, query = good_rows(classified), self.spec.day_column, self._query
         return rows if query is None else queried(rows, query, [day] if day else [])
 
@@ -210,7 +215,7 @@ class SparkLane:
 
 @dataclass(frozen=True)
 class _DeadLetters:
-    """Table for dead letters (`spec`) of a query whose rows go to the table with the key `key`.
+    """Table `spec` for the dead letters of a query whose rows go to the table with the key `key` (`TableSpec.key`).
 
     Dead letters are committed before the rows; `dead_letters.py` describes the order of commits.
     """
@@ -236,9 +241,12 @@ class _DeadLetters:
     def claim_replaced(self, transaction: str, replaced: str) -> None:
         """Claim the older dead letters of records whose rows are about to be replaced, so that no redrive takes them.
 
-        A claimed dead letter names a query (`_claimed`) of which the table never gets a batch, so redrives skip it.
-        `replaced` is a SQL condition on Kafka's columns that selects the records. Dead letters of the query
-        `transaction` itself are not claimed.
+        A redrive decodes dead letters again. It skips a claimed dead letter, which names a query (`_claimed`) that
+        never commits to the table. `replaced` is a SQL condition on Kafka's columns that selects the records. Dead
+        letters of the query `transaction` itself are not claimed.
+
+        Raises:
+            TableError: a redrive has begun with dead letters of these records, or the dead letters cannot be changed.
         """
         ours = sql.col("target") == sql.lit(self.key)
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
@@ -253,7 +261,10 @@ class _DeadLetters:
             )
 
     def remove_claimed(self, transaction: str) -> None:
-        """Remove the dead letters that `claim_replaced` has claimed; called after the commit that replaces the rows."""
+        """Remove the dead letters that `claim_replaced` has claimed for the query `transaction`.
+
+        Call this method after the commit that replaces the rows. It raises TableError if Spark cannot remove them.
+        """
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
         letters.remove_dead_letters(self.spark, self.spec, claimed)
 
@@ -304,6 +315,9 @@ def check_spark_sink(
         spec: specification of the table, with the columns of the rows.
         description: the table's metadata and protocol.
         typed: true if the rows have columns other than Kafka's columns.
+
+    Raises:
+        ConfigurationError: the sink would cut or cast values; the error says what to set.
     """
     check_times(spec.name, description.fields, spec.schema)
     has_instants = "timestamp" in parts_of(spec.schema.jsonValue())

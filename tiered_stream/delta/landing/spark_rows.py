@@ -1,6 +1,7 @@
-"""Conversion of Spark's records to rows and dead letters, by the direct lane's decoder in Spark's Python workers.
+"""Conversion of records in a Spark DataFrame to rows and dead letters, in Spark's Python workers.
 
-Because both lanes use one decoder, they give the same result for any bytes. Spark's own functions are not used:
+A dead letter is a record that cannot become a row. The Spark lane uses the same decoder as the direct lane, in which
+tasks write the table's files. So both lanes give the same result for any bytes. Spark's own functions are not used:
 `from_avro` turns a malformed value into a row of nulls, or fails the query. A few bytes can make `from_json` compute
 for hours.
 """
@@ -36,12 +37,19 @@ _ROW, _DEAD = "row", "dead"
 def classify_records(
     records: DataFrame, row_formats: Mapping[str, RowFormat], columns: StructType, day_column: str | None
 ) -> DataFrame:
-    """Decode records to rows and dead letters; return both in one DataFrame with the struct columns `row` and `dead`.
+    """Decode Kafka records to rows and dead letters (records that cannot become rows); return both in one DataFrame.
 
-    In each row of the DataFrame, either `row` or `dead` is null. `row` has the table's columns (`columns`). `dead` has
-    the columns of a dead letter, of which `target`, `query` and `batch` are not set yet. `row_formats` are row formats
-    by topic; '' stands for all other topics. `records` must have the column `headers` if a row format or the dead
-    letters need headers.
+    The result has the struct columns `row` and `dead`, of which one is null in each row. `row` has the table's columns.
+    `dead` has the columns of a dead letter, of which `target`, `query` and `batch` are not set yet.
+
+    Args:
+        records: Kafka records, with the column `headers` if a row format or the dead letters need headers.
+        row_formats: row formats by topic; '' stands for all other topics.
+        columns: columns of the table.
+        day_column: column for the UTC day of a record's timestamp; None: the table has no such column.
+
+    Raises:
+        ConfigurationError: pandas is not installed.
     """
     check_installed("pandas", "a typed table in the Spark lane")
     schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
@@ -84,6 +92,9 @@ def as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
     """Return the batch as an array of the struct type `kind`; fields that the batch lacks are null.
 
     The batch may lack fields, because topics that share a table may have different columns.
+
+    Raises:
+        TableError: the type of a column of the batch does not fit the type of its field in `kind`.
     """
     struct, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
     if misfit is not None and misfit.true_count:
@@ -95,7 +106,7 @@ def as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
 
 
 def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
-    """Return the decoded rows with the table's columns only, followed by the day column if the table has one."""
+    """Return decoded rows without hidden columns, followed by the column `day_column` (UTC day) if it is not None."""
     columns = rows.select(table_columns(rows.schema).names)
     return columns.append_column(day_column, day_dates(rows)) if day_column else columns
 
@@ -103,11 +114,11 @@ def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
 def decoded_batches(
     row_formats: Mapping[str, RowFormat], batches: Batches
 ) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-    """Decode Spark's batches of records; yield pairs of a batch of records, and the rows and dead letters made of them.
+    """Decode Spark's batches of Kafka records; yield pairs of some records and the rows and dead letters made of them.
 
-    The records of a pair have all columns that they have in `batches`. They are of one partition, in offset order. If
-    an offset occurs twice in a batch of Spark, or if rows need much memory, its records are in several pairs.
-    `row_formats` are row formats by topic; '' stands for all other topics.
+    A dead letter is a record that cannot become a row. The records of a pair are of one partition, in offset order, and
+    have all columns that they have in `batches`. One of Spark's batches can give several pairs. `row_formats` are row
+    formats by topic; '' stands for all other topics.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
@@ -127,7 +138,10 @@ def decoded_batches(
 
 
 def _by_offset(records: pa.RecordBatch) -> Batches:
-    """Split records, which are sorted by `RECORD_KEYS`, into batches of one partition with strictly growing offsets."""
+    """Split records, which are sorted by topic, partition and offset, into batches of one partition.
+
+    The offsets in a batch grow strictly: if an offset occurs twice, a new batch begins.
+    """
     columns = [records.column(name) for name in RECORD_KEYS]
     topics = columns[0].dictionary_encode().indices.to_numpy()
     numbers, offsets = columns[1].to_numpy(), columns[2].to_numpy()

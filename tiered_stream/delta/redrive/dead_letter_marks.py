@@ -1,6 +1,7 @@
-"""Protocol and marks of redrives: numbers that they write into the column `redrive` of a table for dead letters.
+"""Marks of redrives in a table for dead letters (numbers in its column `redrive`), and the protocol for the marks.
 
-A redrive marks dead letters before it appends their rows to a table. The protocol below has all steps.
+A redrive decodes dead letters again, and moves them into their tables as rows. It marks the dead letters before it
+appends their rows. The comment below the imports describes all steps.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ ATTEMPTS = 10
 
 
 class Outcome(IntEnum):
-    """Outcome of all dead letters that are marked with one number.
+    """Outcome of the dead letters of one topic that a redrive has marked with one number (column `redrive`).
 
-    The value is the version of the number's application transaction in the table that gets the rows.
+    Each number and topic has its own application transaction in the table that gets the rows. The value of the outcome
+    is the version of that transaction.
     """
 
     APPENDED = 1
-    """The rows are in the table, so the dead letters are deleted next."""
+    """The rows of the dead letters are in the table, so the redrive deletes the dead letters next."""
     GIVEN_UP = 2
-    """The rows were not appended, and no commit for this number can append them. Next, `redrive` becomes null."""
+    """No commit for the number has appended the rows, and none can. So the redrive sets `redrive` to null next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,12 @@ class MarkedDeadLetters:
     The outcome is read from the newest version of the table that gets the rows.
     """
     decode: Callable[[], bool]
-    """Return whether all of the dead letters decode with the settings of this redrive."""
+    """Return whether all dead letters with the number decode with the settings of this redrive."""
     append: Callable[[], int]
     """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
 
-    Nothing is appended if the number in their column `redrive` already has an outcome. The result is the number of rows
-    appended; 0 if another commit came first. Rows that Delta skips, because the number has an outcome, also count.
+    The result is the number of rows appended, or 0 if another commit came first. If the number in the column `redrive`
+    already has an outcome, Delta skips the rows, but they count in the result.
     """
     give_up: Callable[[], None]
     """Commit the outcome `GIVEN_UP` to the table that would get the rows.
@@ -79,11 +81,11 @@ class MarkedDeadLetters:
 def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
     """Append the rows of marked dead letters to their table, and delete the dead letters, if all of them decode.
 
-    If some of them do not decode, or another redrive has given them up, set their column `redrive` to null instead.
-    `table` is the name of the table that gets the rows, for the error.
+    If a dead letter does not decode, or another redrive has given the dead letters up, set their column `redrive` to
+    null instead. `table` is the name of the table that gets the rows, for the error.
 
     Returns:
-        Number of rows that this call appended; 0 if `outcome` showed first that another redrive had appended the rows.
+        Number of rows that this call appended; 0 if another redrive had appended the rows before.
 
     Raises:
         TableError: other commits came first at each attempt.
@@ -160,7 +162,7 @@ class DeadLetterMarks:
         self._address = address
 
     def within(self, session: SparkSession) -> DeadLetterMarks:
-        """Return the same table, read and changed in the session `session`."""
+        """Return an object for the same table that uses the session `session`."""
         return DeadLetterMarks(session, self._address)
 
     def dead_letters(self) -> DataFrame:

@@ -92,7 +92,7 @@ class JobDeadLetters:
     subscription: Subscription
     routing: Routing
     table: Callable[[TableSpec], RedrivenTable]
-    """Function that returns the table that a specification describes, as redrives read it."""
+    """Function that returns the `RedrivenTable` for the specification of a table."""
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
@@ -106,8 +106,8 @@ class JobDeadLetters:
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
         """Select the job's dead letters that pass the filter `chosen` and that no redrive has marked.
 
-        `dead_letters` come from `DeadLetterMarks.dead_letters`. Dead letters are not marked if the column `redrive` is
-        null.
+        `dead_letters` come from `DeadLetterMarks.dead_letters`. A redrive marks dead letters by a number in the column
+        `redrive`, which is null otherwise.
         """
         dead_letters = chosen.of(dead_letters.where(sql.col("redrive").isNull()))
         counted = dead_letters.groupBy("topic", "target", "query").agg(
@@ -139,7 +139,7 @@ class JobDeadLetters:
 
 
 def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
-    """Return the dead letters that belong to one of `groups`.
+    """Return the dead letters that have the topic, the target and the query of one of `groups`.
 
     The result has the additional column `finished`, with `_Group.finished` of the dead letter's group.
     """

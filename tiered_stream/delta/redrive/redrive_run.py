@@ -1,9 +1,9 @@
-"""Redrive, which decodes dead letters again and moves those that decode now into the tables of their topics.
+"""Redrive, which decodes dead letters again and moves dead letters that decode now into the tables of their topics.
 
 A redrive makes three commits: it marks the dead letters that decode, appends their rows to the topic's table, and
-deletes the dead letters. A table of the latest state gets the rows by a MERGE, which leaves newer rows alone
-(`KeyedRows`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
-several redrives run at once. `dead_letter_marks.py` describes how.
+deletes the dead letters. A table with `ingest.mode=upsert` gets the rows by a MERGE, which leaves newer rows unchanged
+(`KeyedRows`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if several
+redrives run at once. `dead_letter_marks.py` describes how.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ _TRIED = f"{dead_letter_marks.IDENTITY_COLUMNS}, reason STRING"
 
 @dataclass(frozen=True)
 class RedriveReport:
-    """Numbers of dead letters that a redrive has appended or left; after a dry run, the numbers that it would have."""
+    """Result of a redrive: numbers of dead letters that became rows or stayed dead letters.
+
+    After a dry run, they are the numbers that a redrive would report.
+    """
 
     dry_run: bool
     appended: Mapping[str, int] = field(default_factory=dict)
@@ -71,7 +74,8 @@ class RedriveReport:
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of chosen dead letters that are not redriven, by topic and reason.
 
-    The reason says why they do not decode with the settings of this redrive, or why their table cannot take their rows.
+    The reason says why the dead letters do not decode with the settings of this redrive, or why their table cannot take
+    the rows.
     """
     pending: Mapping[str, int] = field(default_factory=dict)
     """Number of chosen dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
@@ -122,7 +126,7 @@ def dead_letter_table(settings: Mapping[str, str]) -> str:
 def _check_session(spark: SparkSession) -> None:
     """Raise ConfigurationError if the session's settings give all commits of the session one application transaction.
 
-    Delta would then skip all commits of a redrive except the first, because it would take them for repetitions.
+    Delta would then skip each commit of a redrive after the first one as a repetition of it.
     """
     for name in SESSION_TRANSACTION:
         if spark.conf.get(name, None):
@@ -158,7 +162,7 @@ class _Redrive:
         self._job = JobDeadLetters(self.subscription, self.routing, self.table)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
-        """Errors that keep topics from being redriven, by topic."""
+        """First error of each topic whose dead letters cannot be redriven, by topic."""
 
     def run(self, chosen: DeadLetterFilter) -> RedriveReport:
         """Redrive the dead letters that pass the filter `chosen` and decode; in a dry run, only count them.
@@ -205,7 +209,7 @@ class _Redrive:
         return appended
 
     def _marked(self, number: int, topic: str) -> dead_letter_marks.MarkedDeadLetters:
-        """Return the topic's dead letters whose column `redrive` is `number`."""
+        """Return functions for the topic's dead letters whose column `redrive` is `number`."""
         marks, target = self.marks, self.routing.target(topic)
         table, day = self.table(target), target.day_column
         which = (sql.col("redrive") == number) & (sql.col("topic") == topic)
@@ -254,7 +258,10 @@ class _Redrive:
         return RedriveReport(self.dry_run, ready, dict(sorted(left.items())), unmarked.pending)
 
     def _row_formats(self, unmarked: UnmarkedDeadLetters) -> dict[str, RowFormat]:
-        """Return, by topic, the row formats of the topics of `unmarked` that have not failed, now or before."""
+        """Return the row format of each topic of `unmarked`, by topic, without topics that had an error.
+
+        New errors are kept for `raise_first`.
+        """
         row_formats: dict[str, RowFormat] = {}
         for topic in unmarked.topics:
             if topic not in self._failed:
@@ -306,6 +313,10 @@ class _Redrive:
         """Return the row format of the topic, with the types and rules of the topic's table.
 
         If the table is missing, it is created, unless this is a dry run.
+
+        Raises:
+            ConfigurationError: the table does not accept the rows, or does not show which record of a key is newer.
+            TableError: the table cannot be created or read.
         """
         if topic not in self._rows:
             target = self.routing.target(topic)
@@ -339,8 +350,8 @@ def _try_to_decode(
 ) -> DataFrame:
     """Try to decode the dead letters of the topics in `row_formats`; return their `identity_columns`, and `reason`.
 
-    The column `reason` says why the dead letter does not decode now; null: the dead letter decodes. With `keys`, the
-    result has the values of these columns of the row in a further column `KEY`.
+    The column `reason` says why the dead letter does not decode now; null: the dead letter decodes. If `keys` is not
+    empty, the result also has the column `KEY`: a struct of the row's values in the columns `keys`.
     """
     columns = _TRIED
     if keys:
@@ -354,7 +365,11 @@ def _try_to_decode(
 def _converted(
     row_format: RowFormat, convert: Callable[[pa.RecordBatch, pa.RecordBatch], pa.RecordBatch]
 ) -> Callable[[Batches], Batches]:
-    """Return a function for `mapInArrow` that decodes dead letters; `convert` gets their records and decoded rows."""
+    """Return a function for `mapInArrow` that turns batches of dead letters into batches of rows.
+
+    `convert` makes each result from a batch of dead letters and the rows decoded from it. The returned function raises
+    TableError if a dead letter does not decode.
+    """
 
     def rows(batches: Batches) -> Batches:
         for records, decoded in decoded_batches({"": row_format}, batches):

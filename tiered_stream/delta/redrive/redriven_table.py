@@ -43,14 +43,14 @@ from tiered_stream.spark.session import copied_session
 # its key is from another partition.
 
 SOURCE = "tiered_stream_redriven"
-"""Name of the view with the rows that a MERGE reads."""
+"""Name of the temporary view from which the MERGE of a redrive reads the new rows."""
 KEY = "__staged_key"
-"""Name of the column with the key columns of a dead letter's row, in a struct; null: the letter does not decode."""
+"""Name of a column with the key columns of a dead letter's row, as a struct; null: the dead letter does not decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Keys of one table of the latest state, and the columns that say which of two records of a key is newer.
+    """Keys of one table with `ingest.mode=upsert`, and the columns that say which of two records of a key is newer.
 
     `order_by` is the column by which records are compared; None: Kafka's offsets are compared. `kafka` has the names of
     the table's columns that hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`.
@@ -67,7 +67,7 @@ class KeyedRows:
 
     @classmethod
     def of(cls, spec: TableSpec, row_format: RowFormat) -> KeyedRows | None:
-        """Return the `KeyedRows` of the table `spec`, or None if it is not a table of the latest state."""
+        """Return the `KeyedRows` of the table `spec` with rows of the format `row_format`; None: it has no keys."""
         if not row_format.keys:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
@@ -94,10 +94,10 @@ class KeyedRows:
             )
 
     def known_at(self, staged: DataFrame, table: StructType) -> dict[str, str]:
-        """Return the name of a helper column for each column of `table` whose value a change record may lack.
+        """Return the name of a helper column for each column of `table` in which `staged` rows can have placeholders.
 
-        Such a record has a placeholder in place of the value. The helper column has the order of the key's newest row
-        that has the value itself (true, if no column orders the rows). It is null if no row has the value.
+        A placeholder stands for a value that the database did not send. The helper column has the value of `order_by`
+        in the key's newest row without a placeholder (true, if `order_by` is None), or null if there is no such row.
         """
         known = {name.lower() for name in staged.columns if self.has_placeholders}
         columns = StructType([each for each in table if each.name.lower() in known])
@@ -108,8 +108,8 @@ class KeyedRows:
     ) -> DataFrame:
         """Return the last row of each key among `staged`, with the columns of `table`, `DELETES` and `DELETED_AT`.
 
-        `staged` has columns of the table and `latest_rows.STAGED`. A column of the table that it lacks becomes null.
-        `known_at` is the result of the method `known_at`, and the returned rows also have the columns that it names.
+        `staged` has columns of the table and `latest_rows.STAGED`. Columns of the table that `staged` lacks become
+        null. `known_at` is the result of the method `known_at`, whose helper columns the returned rows also have.
         `not_null` are the table's columns that are NOT NULL.
         """
         names = {name.lower() for name in staged.columns}
@@ -126,8 +126,8 @@ class KeyedRows:
     def without_unordered(self, letters: DataFrame, table: DataFrame, topic: str) -> DataFrame:
         """Return `letters`, with a `reason` for each dead letter whose key has records in several partitions.
 
-        Kafka gives these records no order, so the dead letter stays a dead letter. A `reason` that is there already is
-        kept. `letters` has the columns `topic`, `partition`, `reason` and `KEY`. The result has no column `KEY`.
+        Kafka gives these records no order, so the dead letter stays a dead letter. A `reason` that is not null is kept.
+        `letters` has the columns `topic`, `partition`, `reason` and `KEY`. The result has no column `KEY`.
         `table` is the table that gets the rows. If the table has no column for the topic, `topic` is its only topic.
         """
         keys = ", ".join(f"{sql_name([key])} AS k{number}" for number, key in enumerate(self.keys))
@@ -229,14 +229,14 @@ class RedrivenTable:
     def merging_session(self, number: int, topic: str) -> SparkSession:
         """Return a copy of the session in which a MERGE gives the topic's dead letters the outcome `APPENDED`.
 
-        `number` is the value of their column `redrive`. The settings of the copy reach no other query.
+        `number` is the value of the dead letters' column `redrive`. The settings of the copy affect no other query.
         """
         transaction, version = SESSION_TRANSACTION
         settings = {transaction: self._transaction(topic, number), version: str(Outcome.APPENDED.value)}
         return copied_session(self._spark, {**settings, **MERGE_SETTINGS})
 
     def merge(self, session: SparkSession, staged: DataFrame, keyed: KeyedRows) -> bool:
-        """Merge rows of dead letters into this table of the latest state.
+        """Merge rows of dead letters into this table, which has `ingest.mode=upsert`.
 
         If the dead letters already have an `Outcome` in the table, Delta skips the rows.
 
@@ -260,7 +260,11 @@ class RedrivenTable:
             return self._comes_first(lambda: session.sql(statement))
 
     def _comes_first(self, commit: Callable[[], object]) -> bool:
-        """Return whether `commit` succeeds; false: another commit came first, or gave a key no order."""
+        """Call `commit`, and return whether it succeeded.
+
+        The result is false if another commit came first, or if a key has records in several partitions and so no order.
+        Other errors are raised unchanged.
+        """
         try:
             commit()
         except JAVA_ERRORS as error:
@@ -273,7 +277,7 @@ class RedrivenTable:
     def give_up(self, number: int, topic: str) -> None:
         """Commit the outcome `GIVEN_UP` of the topic's dead letters whose column `redrive` is `number`.
 
-        Do nothing if they have an outcome, or if another commit comes first.
+        Do nothing if the dead letters already have an outcome, or if another commit comes first.
 
         Raises:
             TableError: the table cannot be reached, or refuses the commit.

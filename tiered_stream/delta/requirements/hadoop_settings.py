@@ -27,7 +27,10 @@ A setting that requires nothing of writers needs an entry (`Handling.NOTHING`) o
 
 
 class NotForTasksError(Exception):
-    """Error for a setting of the session that tasks do not follow; the message names the setting."""
+    """Error for a setting of Spark's session that tasks cannot follow when they write a table's files without Spark.
+
+    The message names the setting.
+    """
 
 
 class NoCredentialsError(ConfigurationError):
@@ -36,7 +39,10 @@ class NoCredentialsError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """Hadoop's settings. `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`."""
+    """Functions that read and change Hadoop's settings in one Spark session.
+
+    `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`.
+    """
 
     get: Callable[[str], str | None]
     password: Callable[[str], str | None]
@@ -77,18 +83,18 @@ def may_concern_writers(name: str) -> bool:
 class SessionStore(ABC):
     """Bucket or container, with the settings in Spark's session by which Hadoop's file system reaches it.
 
-    Tasks of the direct lane do not use Hadoop, but must reach the store in the same way as Spark.
+    Tasks that write a table's files themselves do not use Hadoop, but must reach the store in the same way as Spark.
 
     Args:
         uri: URI of a folder in the store.
     """
 
     prefix: ClassVar[str]
-    """Prefix of the settings; it is left out of names."""
+    """Prefix of the settings' full names, such as `fs.s3a.`. Short names do not have the prefix."""
     connector = ""
-    """Java class of the file system; empty: there is none for the scheme."""
+    """Java class of Hadoop's file system for the store; empty: there is none for the URI's scheme."""
     own_settings = ""
-    """Settings of the job by which tasks reach the store without the session's settings."""
+    """Text for errors that names the job's settings for credentials, which replace the session's credentials."""
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         parts = urlsplit(uri)
@@ -112,16 +118,19 @@ class SessionStore(ABC):
         return next((value.strip() for key in self.keys(name) if (value := self.hadoop.get(key)) is not None), None)
 
     def secret(self, name: str) -> str | None:
-        """Return the value of a setting that may be in a credential file, or None if it is not set, or empty."""
+        """Return the value of the secret with the short name `name`, or None if it is not set or is empty.
+
+        Hadoop also looks for the secret in its credential files.
+        """
         values = (self.hadoop.password(key) for key in self.secret_keys(name))
         return next((value.strip() for value in values if value), None) or None
 
     def is_on(self, name: str) -> bool:
-        """Return whether the value of a setting is `true`."""
+        """Return whether the value of the setting with the short name `name` is `true`."""
         return (self.text(name) or "").lower() == "true"
 
     def own_names(self) -> Collection[str]:
-        """Return the names of the settings in the session that apply to the store."""
+        """Return the short names of the settings in the session that apply to the store."""
         return sorted(self.hadoop.names_after(self.prefix))
 
     def check_supported(self) -> None:
@@ -148,12 +157,11 @@ class SessionStore(ABC):
         return NotForTasksError(f"{why}: for tasks that write files themselves, set {self.own_settings}")
 
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
-        """Return the settings by which tasks access the store, and a reason why tasks cannot write to it.
+        """Return the settings by which tasks access the store, and a text that says why tasks cannot write to it.
 
-        `own` is the job's own access (`ingest.storage.*`), which takes precedence over the session's settings. The
-        reason is a text that says in what tasks would differ from Spark; `place` is returned with it, because the
-        driver may still read the table's log. The reason is None if tasks access the store like Spark, or if Spark
-        cannot reach it.
+        `own` is the job's own access (`ingest.storage.*`), which takes precedence over the session's settings. The text
+        is None if no setting of the session keeps tasks from writing. If there is a text, the settings are the result
+        of `place`, by which the driver can still read the table's log.
 
         Raises:
             ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or
@@ -166,12 +174,21 @@ class SessionStore(ABC):
             return self.place(own), str(error)
 
     def place(self, own: TableStorage) -> TableStorage:
-        """Return `own` with what the session's settings say about the place of the store, without credentials."""
+        """Return `own`, completed by the session's settings for the store's address, but not for credentials.
+
+        The default returns `own` unchanged.
+        """
         return own
 
     @abstractmethod
     def access(self, own: TableStorage) -> TableStorage:
-        """Return the settings as `find` does; raise NotForTasksError if tasks would differ from Spark."""
+        """Return the settings by which tasks access the store: `own`, completed by the session's settings.
+
+        Raises:
+            NotForTasksError: tasks would access the store in another way than Spark.
+            ConfigurationError: as in `find`.
+            TableAccessError: as in `find`.
+        """
 
 
 def check_same_store(

@@ -1,7 +1,7 @@
-"""Checks by which the lane into a table is chosen: the direct lane if the table allows it, otherwise the Spark lane.
+"""Choice of who writes a table's files: tasks (direct lane), or Spark's Delta sink (Spark lane).
 
-The direct lane only appends rows. If a table requires more of its writers (Delta protocol: "Writer Requirements",
-"Table Features"), Spark's Delta sink writes the table, because it meets these requirements.
+Tasks only append rows. If a table requires more of its writers (Delta protocol: "Writer Requirements", "Table
+Features"), Spark's Delta sink writes the table, because it meets these requirements.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KAFKA_COLUMNS = {name.lower() for name in SCHEMA_WITH_HEADERS.names}
 
 
 class Lane(Enum):
-    """Lane into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
+    """Way to write to a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
 
     DIRECT = "direct"
     SPARK = "spark"
@@ -67,13 +67,13 @@ class TableDescription:
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
     """Return the columns of a table for Kafka records that are not decoded, followed by `day_column` unless it is None.
 
-    Both lanes write these columns. The column `headers` is among them only if `include_headers` is true.
+    The column `headers` is among the columns only if `include_headers` is true.
     """
     return with_day(spark_schema(include_headers), day_column)
 
 
 def check_fit(table: str, description: TableDescription, written: StructType, day_column: str | None) -> None:
-    """Check that the table accepts rows with the columns `written`, whichever lane writes them.
+    """Check that the table accepts rows with the columns `written`, from tasks or from Spark's Delta sink.
 
     `description` describes the table, and `table` is the table's name, for the error.
 
@@ -108,9 +108,9 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
 
 
 def _for_missing(missing: Sequence[str], written: StructType, day_column: str | None) -> list[str]:
-    """Return what a user can do if the table lacks the columns `missing` of the rows: advice for each setting at fault.
+    """Return advice for an error, in clauses: what a user can do if the table lacks the columns `missing` of the rows.
 
-    The result is empty if no column is missing.
+    `written` are the columns of the rows. The result is empty if no column is missing.
     """
     names, day = {name.lower() for name in missing}, (day_column or "").lower()
     has_decoded_key = any(column.name == "key" and column.dataType.typeName() != "binary" for column in written)
@@ -150,8 +150,8 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
 def table_rules(description: TableDescription) -> TableRules:
     """Return the table's rules for rows: NOT NULL, CHECK constraints, and lengths of VARCHAR and CHAR.
 
-    If the lengths in a column cannot be read, the rules do not have them. The direct lane cannot write such a table
-    (`why_not_direct`).
+    If a column's metadata for lengths cannot be read, the rules lack these lengths. `why_not_direct` then says that
+    tasks cannot write the table's files.
     """
     not_null = (column["name"] for column in description.fields if not column["nullable"])
     checks = (
@@ -194,14 +194,14 @@ def why_not_direct(
     checked_rules: TableRules | None = None,
     by: str = COMMIT_BY_SPARK,
 ) -> str | None:
-    """Return a line that says why the direct lane cannot write the table, or None if the direct lane can write it.
+    """Return a line that says why tasks cannot write the table's files (direct lane), or None if they can.
 
     Args:
         description: the table's metadata and protocol.
         day_column: name of the day column, which is also in `written`; None: there is no day column.
         written: columns of the rows.
-        checked_rules: rules by which tasks have checked the rows already. If the table has other rules now, the direct
-            lane cannot write the table. None: the rows are not checked yet.
+        checked_rules: rules by which tasks have checked the rows already. If the table has other rules now, the files
+            cannot be committed. None: the rows are not checked yet.
         by: library that commits, `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`.
     """
     if unmet := unmet_requirements(description, by):
@@ -221,10 +221,10 @@ def why_not_direct(
 
 
 def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK) -> str | None:
-    """Return a line that names a requirement of the table that the direct lane does not meet.
+    """Return a line that names a requirement of the table that is not met if tasks write the table's files.
 
-    `by` is the library that commits. A requirement that delta-spark meets (`Handling.BY_SPARK`) is met if delta-spark
-    commits. The result is None if all requirements are met.
+    `by` is the library that commits, `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`. Requirements with the handling
+    `Handling.BY_SPARK` are met only if delta-spark commits. The result is None if all requirements are met.
     """
     if feature := requirements.managing_feature(description.writer_features):
         return f"the table has the feature {feature}: its commits go through a catalog"
@@ -247,9 +247,9 @@ def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK)
 
 
 def requirements_for_spark(description: TableDescription) -> str:
-    """Return the names of the table's requirements that only delta-spark meets, joined by "and".
+    """Return the names of the table's requirements that only commits by delta-spark meet, joined by "and".
 
-    The text is empty if there are none.
+    The text is empty if there is no such requirement.
     """
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
     names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
@@ -261,9 +261,9 @@ def requirements_for_spark(description: TableDescription) -> str:
 def case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
     """Return a text that names a field whose name differs between table and rows only by case; None: there is none.
 
-    `table_type` is a struct, array or map of the table. `written` is the type in the same place of the rows. Both are
-    in Spark's JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that
-    differ only by case are one field; for Parquet, they are two fields.
+    `table_type` is a struct, array or map of the table. `written` is the type of the same column or field in the rows.
+    Both are in Spark's JSON. `above` is the path of both types followed by a dot, or '' for the struct of all columns.
+    For Delta, names that differ only by case are one field; for Parquet, they are two fields.
     """
     for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:
@@ -312,9 +312,9 @@ def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | 
 
 
 def columns_left_null(description: TableDescription, written: StructType) -> tuple[str, ...]:
-    """Return the names of the table's columns that get NULL in every row, whichever lane writes the rows.
+    """Return the names of the table's columns that get NULL in every row with the columns `written`.
 
-    They are the columns that are neither in `written` nor filled by Delta.
+    These columns are neither in `written` nor filled by Delta (as generated, identity and default columns are).
     """
     names = {name.lower() for name in written.names}
     missing = (column for column in description.fields if column["name"].lower() not in names)
@@ -322,7 +322,7 @@ def columns_left_null(description: TableDescription, written: StructType) -> tup
 
 
 def _is_filled(column: Mapping[str, Any]) -> bool:
-    """Return whether Delta fills the column if it is not written (generated, identity or default column)."""
+    """Return whether Delta fills the column if rows lack it (generated, identity or default column)."""
     return any(name in column["metadata"] for name in _FILLED)
 
 

@@ -1,6 +1,7 @@
-"""Rules of a table of the latest state for a MERGE: the columns that it sets, and if deltalake can merge the rows.
+"""Rules for a MERGE into a table with `ingest.mode=upsert`, such as the columns that it sets.
 
-Spark's MERGE meets whatever a table requires.
+A MERGE by delta-spark meets all requirements that a table can set for its writers. deltalake can merge into some tables
+only (`why_not_merged_by_deltalake`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules, certain_rules
 
 _LOSSY = ("timestamp", "binary")
-"""Types whose values a partition's text does not hold: local times occur twice, and bytes need not be UTF-8."""
+"""Types of partition columns in which Delta's text for a partition can be ambiguous or wrong.
+
+Delta writes an instant as local time, which occurs twice when clocks are set back. Bytes need not be UTF-8.
+"""
 
 
 def merged_fields(description: TableDescription, own_columns: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the columns of a table of the latest state that a MERGE sets in each row, in Spark's JSON.
+    """Return the columns that a MERGE into the table sets in each new or changed row, in Spark's JSON.
 
-    A column that the row's record does not have becomes null. So a row follows from its last record and from the
-    table's schema alone, whichever fields other records have, and whatever schema was the newest at the query's start.
-    Delta computes generated columns, and the user's `own_columns` keep their values.
+    They are all columns except generated columns, which Delta computes, and `own_columns`, which keep their values. A
+    column that the row's record does not have becomes null. So a row depends only on its key's last record and on the
+    table's schema.
     """
     own = {name.lower() for name in own_columns}
     merged = (each for each in description.fields if each["name"].lower() not in own)
@@ -37,7 +41,7 @@ def merged_fields(description: TableDescription, own_columns: Sequence[str]) -> 
 
 
 def merged_columns(description: TableDescription, own_columns: Sequence[str]) -> StructType:
-    """Return the columns of `merged_fields` without their metadata; all may be null."""
+    """Return the columns of `merged_fields` as a Spark schema of nullable columns without metadata."""
     fields = struct_type(merged_fields(description, own_columns))
     return StructType([StructField(each.name, each.dataType) for each in fields])
 
@@ -55,9 +59,9 @@ def merge_rules(description: TableDescription) -> TableRules:
 
 
 def rules_for_tasks(description: TableDescription, spec: TableSpec) -> TableRules:
-    """Return the rules of the table `spec` by which tasks check its rows.
+    """Return the rules by which tasks check rows for the table `spec`; `description` is the table's description.
 
-    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
+    If the table has keys, rules that tasks cannot check are left out, because the MERGE into the table checks them.
     """
     rows = spec.row_format
     if not spec.keys or rows is None:
@@ -68,9 +72,10 @@ def rules_for_tasks(description: TableDescription, spec: TableSpec) -> TableRule
 
 
 def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, spec: TableSpec) -> dict[str, RowFormat]:
-    """Return the row formats, by topic, fitted to the table's types and with the table's rules.
+    """Return a copy of the row formats, by topic, with the types and the rules of the table `spec`.
 
-    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
+    `table` is the table's description. If the table has keys, rules that tasks cannot check are left out, because the
+    MERGE into the table checks them.
     """
     if not spec.keys:
         rules = table_rules(table)
@@ -82,7 +87,10 @@ def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, spec: Ta
 
 _DELETION_VECTORS = "delta.enableDeletionVectors"
 _NAMES_OF_DELTA = ("filepath", "_metadata")
-"""Columns that Delta adds to rows while it finds them in files (Delta: `DMLWithDeletionVectorsHelper`)."""
+"""Lower-case names of columns that Delta adds to rows of a table with deletion vectors while it looks for the rows.
+
+Source: Delta's `DMLWithDeletionVectorsHelper`.
+"""
 
 
 def check_merge(table: str, description: TableDescription, spec: TableSpec) -> None:

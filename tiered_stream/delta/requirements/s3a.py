@@ -1,9 +1,9 @@
 """Settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`, overridden by `ingest.storage.*`.
 
-Tasks of the direct lane do not use Hadoop, but must reach the bucket in the same way as Spark. So this module follows
-hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
-`CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1). A setting of one bucket
-(`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets.
+Tasks that write a table's files themselves do not use Hadoop, but must reach the bucket in the same way as Spark. So
+this module follows hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket,
+credential files), `CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1). A setting of one
+bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets.
 """
 
 from __future__ import annotations
@@ -69,13 +69,12 @@ _OF_CHAIN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("IAMInstanceCredentialsProvider", "InstanceProfileCredentialsProvider"), _EARLIER),
     **dict.fromkeys(("EC2ContainerCredentialsProviderWrapper", "ContainerCredentialsProvider"), _EARLIER),
 }
-"""Providers whose credentials AWS's default chain finds, too.
+"""Credential providers whose credentials AWS's default chain finds, too, by class name.
 
-The value has environment variables of other credentials, which the chain tries before the role of the machine, of its
-container or of the pod.
+The value names environment variables. If one of them is set, the chain finds other credentials than the provider.
 """
 _KEY_FIELDS = ("access_key_id", "secret_access_key", "session_token")
-"""Fields of `TableStorage` for static keys."""
+"""Fields of `TableStorage` for an access key, in the order of Hadoop's and AWS's settings."""
 
 
 class S3aStore(SessionStore):
@@ -126,7 +125,7 @@ class S3aStore(SessionStore):
         return region_of_host(self.text("endpoint")) or (_REGION_WITHOUT_ANY if self.endpoint_url() else None)
 
     def access_point(self) -> str | None:
-        """Return the ARN of the access point by which S3A reaches the bucket, or None if it is reached by its name.
+        """Return the ARN of the access point by which S3A reaches the bucket; None: S3A uses the bucket's name.
 
         As in S3A, only the setting of this bucket counts.
         """
@@ -136,8 +135,8 @@ class S3aStore(SessionStore):
         """Check that tasks can address the bucket as S3A does.
 
         Raises:
-            NotForTasksError: an access point is missing, tasks do not reach this kind of bucket or access point, or
-                FIPS is to be used at an endpoint of one's own.
+            NotForTasksError: a required access point is missing, tasks do not reach this kind of bucket or access
+                point, or FIPS endpoints are required together with an endpoint that is not AWS's.
         """
         access_point = self.access_point()
         if access_point is None and self.is_on("accesspoint.required"):
@@ -151,13 +150,14 @@ class S3aStore(SessionStore):
             raise NotForTasksError("fs.s3a.endpoint.fips is set together with fs.s3a.endpoint")
 
     def object_settings(self) -> dict[str, Any]:
-        """Return ACL, storage class and encryption of new objects as fields of `TableStorage`; None: it is not set.
+        """Return ACL, storage class and encryption of new objects as values of `TableStorage`, by field name.
 
-        If KMS is to encrypt, and its key is not set, S3 uses its own key of the account.
+        A value is None if its setting is not set. If KMS encrypts and `kms_key` is None, S3 uses the account's default
+        key.
 
         Raises:
-            NotForTasksError: a value is not known, such as an encryption by the client, KMS has a context, or the key
-                for SSE-C is malformed.
+            NotForTasksError: a value is not known (such as client-side encryption), an encryption context for KMS is
+                set, or the key for SSE-C is malformed.
         """
         acl = self._known(ACL, self.text(ACL), _CANNED_ACLS)
         storage_class = self._known(STORAGE_CLASS, self.text(STORAGE_CLASS), {name: name for name in _STORAGE_CLASSES})
@@ -184,7 +184,7 @@ class S3aStore(SessionStore):
         }
 
     def _known(self, name: str, value: str | None, known: Mapping[str, str]) -> str | None:
-        """Return S3's word for `value`, the value of the setting `name`; None: it has no value.
+        """Return S3's word for `value`, the value of the setting `name`, or None if `value` is empty.
 
         `known` has S3's words by value, or by value in upper case.
 
@@ -200,7 +200,7 @@ class S3aStore(SessionStore):
     def credentials(self) -> dict[str, Any]:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
 
-        The result are fields of `TableStorage`. If it is empty, AWS's default chain finds credentials.
+        The result has values of `TableStorage`, by field name. If it is empty, AWS's default chain finds credentials.
 
         Raises:
             NotForTasksError: tasks cannot use the first provider that may have credentials, or would get other
@@ -279,7 +279,10 @@ class S3aStore(SessionStore):
         return storage if storage.s3_endpoint_url else replace(storage, s3_region=self._region_at_aws(own, storage))
 
     def _region_at_aws(self, own: TableStorage, storage: TableStorage) -> str | None:
-        """Return the region of the bucket, which is at AWS, because S3A goes there, whichever region is set.
+        """Return the region of a bucket at AWS, which S3A finds out itself, whichever region is set.
+
+        `own` is the job's own access, and `storage` is `own` completed by the session's settings. The region in
+        `storage` is returned if `own` has a region, or if S3A's settings bind S3A to that region.
 
         Raises:
             NotForTasksError: AWS's own configuration names an endpoint, which Spark's client can ignore.

@@ -23,13 +23,13 @@ OUTPUT_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 SESSION_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 CODEC = "spark.sql.parquet.compression.codec"
 _CODECS = {**{codec: codec for codec in ingest.CODECS}, "uncompressed": ingest.UNCOMPRESSED}
-"""Values of the session's setting by which the direct lane writes, and the value of `ingest.compression` for each."""
+"""Value of `ingest.compression` for each value of the session's setting `CODEC` that tasks can follow."""
 
 
 def with_session_codec(spark: SparkSession, query: QuerySettings) -> QuerySettings:
     """Return the settings with the session's compression in each table's specification that has no compression.
 
-    The settings are returned unchanged if the session sets no compression, or one that only the Spark lane writes.
+    The settings are returned unchanged if the session sets no compression, or one with which tasks cannot write files.
     """
     codec = _CODECS.get((spark.conf.get(CODEC, None) or "").lower())
     if codec is None:
@@ -39,9 +39,10 @@ def with_session_codec(spark: SparkSession, query: QuerySettings) -> QuerySettin
 
 
 def codec_option(spark: SparkSession, spec: ingest.TableSpec) -> dict[str, str]:
-    """Return the option of Delta's writer that gives data files the compression of `spec`.
+    """Return the option of Spark's Delta writer that gives data files the compression of `spec`, as a dictionary.
 
-    It is empty if the session has a compression of its own, which the writer follows without an option.
+    The result is empty if only the session sets a compression, because the writer follows the session without an
+    option.
     """
     is_sessions = spec.compression is None and spark.conf.get(CODEC, None) is not None
     return {} if is_sessions else {"compression": spec.codec}
@@ -107,10 +108,10 @@ def new_table_properties(spark: SparkSession, spec: ingest.TableSpec) -> dict[st
 
 
 def is_created_by_spark(spark: SparkSession, spec: ingest.TableSpec, *, has_delta: bool) -> bool:
-    """Return whether delta-spark must create the table, even if deltalake is to commit to it.
+    """Return whether delta-spark must create the table, even if deltalake commits to it later.
 
-    If the session has no delta-spark (`has_delta`), the result is false. Otherwise the result is true in two cases: the
-    session has default properties for new tables, or `spec` has a property that is not in `CREATED_ALIKE`.
+    If `has_delta` is false (the session has no delta-spark), the result is false. Otherwise it is true if the session
+    has default properties for new tables, or if `spec` has a property that is not in `CREATED_ALIKE`.
 
     Raises:
         ConfigurationError: the session has no delta-spark, and a property is not in `CREATED_WELL`.

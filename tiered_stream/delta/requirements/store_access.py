@@ -1,7 +1,7 @@
 """Access of tasks to a table's object store, by the scheme of the table's URI; S3 has a module of its own (`s3a.py`).
 
-Tasks of the direct lane do not use Hadoop, but must reach a store in the same way as Spark. So the classes here follow
-the connectors of Hadoop and Google, and `ingest.storage.*` override the session's settings.
+Tasks that write a table's files themselves do not use Hadoop, but must reach a store in the same way as Spark. So the
+classes here follow the connectors of Hadoop and Google, and `ingest.storage.*` override the session's settings.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class AbfsStore(SessionStore):
 
     The class follows hadoop-azure 3.5: `AbfsConfiguration` (settings of one account and container, credentials) and
     `AzureBlobFileSystemStore` (endpoint). Paths `wasbs://` follow the WASB driver of hadoop-azure 3.4, which Hadoop 3.5
-    has no more. Tasks use the account's blob service, because it takes a file in one request.
+    no longer has. Tasks use the account's blob service, because it takes a file in one request.
 
     A setting of one account (`fs.azure.NAME.ACCOUNT.dfs.core.windows.net`) overrides the setting for all accounts. For
     a secret, a setting of one container (`fs.azure.NAME.CONTAINER.ACCOUNT.…`) overrides both.
@@ -77,7 +77,7 @@ class AbfsStore(SessionStore):
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
         self.container, self.host = container_and_host(uri)
-        """The container, and the host in the path, such as `account.dfs.core.windows.net`; it may be empty."""
+        """Container and host in the URI; the host, such as `account.dfs.core.windows.net`, may be empty."""
         self.connector = _CONNECTORS.get(self.scheme, "")
 
     def keys(self, name: str) -> Iterable[str]:
@@ -107,10 +107,10 @@ class AbfsStore(SessionStore):
         return f"{'http' if is_plain else 'https'}://{address}"
 
     def credentials(self) -> dict[str, Any]:
-        """Return the session's credentials for the container as fields of `TableStorage`.
+        """Return the session's credentials for the container as values of `TableStorage`, by field name.
 
         Raises:
-            NotForTasksError: tasks cannot use these credentials, or would get others than Spark.
+            NotForTasksError: tasks cannot use these credentials, or would get other credentials than Spark.
             NoCredentialsError: Spark has no credentials.
         """
         is_wasb = self.scheme in ("wasb", "wasbs")
@@ -181,7 +181,7 @@ class AbfsStore(SessionStore):
 
 GS_PREFIX, _CLOUD_PREFIX = "fs.gs.", "google.cloud."
 _OF_CLOUD = ("auth.", "http.", "proxy.", "token.")
-"""Beginnings of the names that may also have the prefix `google.cloud.`: of credentials, the proxy and HTTP."""
+"""Beginnings of short names of settings that can have the prefix `google.cloud.` in place of `fs.gs.`."""
 _GOOGLE = "https://storage.googleapis.com"
 _KEY_FILE = "auth.service.account.json.keyfile"
 
@@ -210,15 +210,15 @@ class GsStore(SessionStore):
         return sorted(shared.union(super().own_names()))
 
     def endpoint_url(self) -> str:
-        """Return the URL of the service."""
+        """Return the URL of Google Cloud Storage, or of the service that `fs.gs.storage.root.url` names."""
         url = self.text("storage.root.url") if self.connector != HADOOPS_CONNECTOR else None
         return (url or _GOOGLE).rstrip("/")
 
     def credentials(self) -> dict[str, Any]:
-        """Return the session's credentials as fields of `TableStorage`.
+        """Return the session's credentials as values of `TableStorage`, by field name.
 
         Raises:
-            NotForTasksError: tasks cannot use these credentials, or would get others than Spark.
+            NotForTasksError: tasks cannot use these credentials, or would get other credentials than Spark.
             NoCredentialsError: the session names no key file, but its kind of credentials needs one.
         """
         kind, key_file = self.text("auth.type"), self.text(_KEY_FILE)
@@ -267,7 +267,7 @@ _NAMES = (
     "fs.defaultFS", "dfs.data.transfer.protection", "dfs.client.use.datanode.hostname",
     "hadoop.security.authentication", "hadoop.security.key.provider.path", REPLICATION, BLOCK_SIZE, UMASK,
 )  # fmt: skip
-"""Settings that hdfs-native follows, as its README lists them, and settings that `new_files` reads for new files."""
+"""Hadoop's settings that the library hdfs-native follows (listed in its README) or that new files in HDFS need."""
 
 
 class HdfsStore(SessionStore):
@@ -301,10 +301,10 @@ _STORES: Mapping[str, type[SessionStore]] = {
 
 
 def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the store of the folder `uri`, and why tasks cannot access it.
+    """Return the settings by which tasks access the store of the folder `uri`, and a text that says why tasks cannot.
 
-    `own` is the job's own access (`ingest.storage.*`), and `hadoop` are the session's settings. The second value is
-    None if tasks can access the store.
+    `own` is the job's own access (`ingest.storage.*`), and `hadoop` has the session's settings. The text is None if
+    tasks can access the store.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
@@ -319,9 +319,10 @@ def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[Ta
 
 
 def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: HadoopSettings | None) -> TableStorage:
-    """Return the settings by which this process accesses the folder, such as a checkpoint.
+    """Return the settings by which this process accesses the folder `folder`, such as a checkpoint, without Spark.
 
-    `hadoop` has the settings of Spark's files; None: no such file is given, and `ingest.storage.*` alone count.
+    `settings` are the job's settings. `hadoop` has Hadoop's settings from Spark's settings files; None: there is no
+    such file, and only `ingest.storage.*` in `settings` count.
 
     Raises:
         ConfigurationError: a setting is malformed, there are no credentials, or only Spark can access the folder.
@@ -337,7 +338,7 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
 
 
 def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
-    """Return in words what the session lacks to reach the store of the folder `uri`, or None if it lacks nothing."""
+    """Return a text that says that the session has no connector for the scheme of `uri`; None: it has a connector."""
     scheme = urlsplit(uri).scheme
     has_connector = scheme not in _STORES or _STORES[scheme](hadoop, uri).has_connector
     return None if has_connector else f"the session has no connector for {scheme}://"

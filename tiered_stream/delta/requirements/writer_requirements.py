@@ -1,8 +1,8 @@
 """List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
-The direct lane meets each requirement, or leaves the table to the Spark lane. A requirement of a table that is not in
-the list leads to the Spark lane. `tests/docs/writer_requirements.py` writes the table in the docs from the list, with
-notes on entries.
+If tasks that write a table's files themselves (direct lane) cannot meet a requirement, Spark's Delta sink writes the
+table (Spark lane). It also does so if a table has a requirement that is not in the list.
+`tests/docs/writer_requirements.py` writes the table in the docs from the list, with notes on entries.
 
 Sources for tables: Delta's protocol ("Writer Requirements", "Table Features", "Column Metadata", "Table Properties"),
 delta-spark's `TableFeature` and `DeltaConfigs`, and Spark's metadata of columns. Sources for settings of file systems:
@@ -42,7 +42,7 @@ class Kind(Enum):
 
 
 class Handling(Enum):
-    """Way in which the direct lane handles a requirement."""
+    """Way in which the direct lane handles a requirement for writers: tasks write a table's files, without Spark."""
 
     HONOURED = "honours it"
     NOTHING = "nothing: it asks nothing of a writer that appends"
@@ -56,11 +56,11 @@ OFF = frozenset({"", "false"})
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Entry of the list of requirements: one requirement for writers, and how the direct lane handles it.
+    """Entry of the list of requirements: one requirement for writers, and how tasks that write files handle it.
 
     `kind` says what sets the requirement: a table feature, a table property, column metadata, a column type or a
     session setting. `name` is its name. A `name` that ends in `*` stands for all names with this prefix. `handling`
-    says what the direct lane does.
+    says what happens to a table with the requirement if tasks would write the table's files (direct lane).
     """
 
     kind: Kind
@@ -75,7 +75,7 @@ class Requirement:
 
     @property
     def is_met(self) -> bool:
-        """True if the direct lane meets the requirement, whichever library commits."""
+        """True if tasks that write a table's files meet the requirement, whichever library commits the files."""
         return self.handling in (Handling.HONOURED, Handling.NOTHING)
 
     def covers(self, kind: Kind, name: str) -> bool:
@@ -116,12 +116,18 @@ def _entries(kind: Kind, handling: Handling, *names: str, prefix: str = "", **fi
 
 
 def _unless(kind: Kind, name: str, *values: str) -> Requirement:
-    """Return the entry of a property or setting that leads to the Spark lane, unless it has one of `values`."""
+    """Return the `Requirement` of a property or setting that leads to the Spark lane (writes by Spark's Delta sink).
+
+    The value requires nothing of writers if it is empty, `false` or one of `values`, in any case.
+    """
     return Requirement(kind, name, Handling.SPARK_LANE, off=OFF | {value.lower() for value in values})
 
 
 def _labelled(name: str, label: str) -> Requirement:
-    """Return the entry of column metadata that leads to the Spark lane; `label` has words for it."""
+    """Return the `Requirement` of column metadata that leads to the Spark lane (writes by Spark's Delta sink).
+
+    `label` has words for the requirement, for errors.
+    """
     return Requirement(Kind.METADATA, name, Handling.SPARK_LANE, label)
 
 
@@ -291,11 +297,11 @@ def requirements_of_table(
     *,
     changes_rows: bool = False,
 ) -> Iterator[ImposedRequirement]:
-    """Yield the requirements of a table that the direct lane does not meet, or meets only if delta-spark commits.
+    """Yield the table's requirements that tasks do not meet when they write files, or meet only if delta-spark commits.
 
-    A requirement counts as not met if it is not in the list of known requirements. With `changes_rows`, a requirement
-    counts as not met if it asks something of a writer that changes rows. `features` are the table's writer features,
-    `configuration` its properties, and `fields` its columns in Spark's JSON.
+    A requirement that is not in the list of known requirements counts as not met. With `changes_rows`, a requirement
+    that asks something of a writer that changes rows counts as not met, too. `features` are the table's writer
+    features, `configuration` its properties, and `fields` its columns in Spark's JSON.
     """
     for imposed in _all_of_table(features, configuration, fields):
         if not imposed.entry.is_met or (changes_rows and imposed.entry.of_changes):
@@ -303,7 +309,7 @@ def requirements_of_table(
 
 
 def requirements_of_session(spark: SparkSession) -> Iterator[ImposedRequirement]:
-    """Yield the session's requirements that the direct lane does not meet, or meets only if delta-spark commits.
+    """Yield the session's requirements that tasks do not meet when they write files, or only if delta-spark commits.
 
     Settings of Hadoop's file systems, which count for the tables of one store alone, are left out
     (`SessionStore.check_supported`). Settings that are not in the list of known requirements are ignored.
@@ -349,7 +355,10 @@ def _of_type(kind: Any, column: str) -> Iterator[ImposedRequirement]:
 
 
 def _imposed(kind: Kind, name: str, column: str = "") -> ImposedRequirement:
-    """Return the requirement with its entry; a name without an entry gets one that leads to the Spark lane."""
+    """Return the requirement with its entry in the list of known requirements.
+
+    An unknown requirement gets a new entry that leads to the Spark lane (writes by Spark's Delta sink).
+    """
     entry = find_requirement(kind, name)
     if entry is None:
         label = f"the {kind.value.split()[-1]} {name}, which is not known here"

@@ -64,12 +64,12 @@ class Routing:
     """
 
     spec: ingest.TableSpec
-    """Settings for all topics; the attribute `uri` is not used."""
+    """Settings of the tables of all topics that are not in `topics`; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
     topics: Mapping[str, ingest.TableSpec] = field(default_factory=dict)
     """Settings of each topic that has settings of its own, by topic; `storage` and `tasks` are taken from `spec`."""
     rows: Mapping[str, RowFormat] = field(default_factory=lambda: {"": plain_rows(True)})
-    """Row formats that the driver has resolved, by topic; '' stands for all topics without an entry."""
+    """Formats of the tables' rows that the driver has planned, by topic; '' stands for all topics without an entry."""
     dead_letter_folders: Mapping[str, str] = field(default_factory=dict)
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
@@ -78,14 +78,15 @@ class Routing:
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: not the tables that were looked up, of which a query may have thousands."""
+        """Return the state to pickle, without the caches of tables and row formats, which may be large."""
         return {**self.__dict__, "_targets": {}, "_registered": {}}
 
     def target(self, topic: str) -> ingest.TableSpec:
-        """Return the table that gets the topic's rows.
+        """Return the specification of the table that gets the topic's rows.
 
         Raises:
-            ConfigurationError: the topic's table has the latest state, and no key columns.
+            ConfigurationError: the topic's table has `ingest.mode=upsert` and no key columns, or the topic's schema is
+                malformed.
             SchemaRegistryError: the topic's schema comes from a registry, which does not return it.
             TableError: the topic has no table, or the folder's name contains the topic and Kafka does not allow this
                 topic name.
@@ -158,16 +159,19 @@ class Routing:
             return resolved(row_format, topic)
 
     def dead_letters(self, spec: ingest.TableSpec) -> ingest.TableSpec | None:
-        """Return the table for the dead letters of the table `spec`.
+        """Return the specification of the table that gets dead letters whose records were meant for the table `spec`.
 
-        None: `ingest.deadLetterTable` is not set for the topics that go to `spec`.
+        The result is None if `ingest.deadLetterTable` is not set in `spec`.
         """
         name = spec.rows.dead_letter_table
         return None if name is None else dead_letters_of(spec, self.dead_letter_folders.get(name, name))
 
 
 def dead_letters_of(spec: ingest.TableSpec, uri: str) -> ingest.TableSpec:
-    """Return the table for the dead letters of the table `spec`, which has one; `uri` is the URI of its folder."""
+    """Return the specification of the table that gets dead letters whose records were meant for the table `spec`.
+
+    `uri` is the URI of the result's folder. `spec` must have `ingest.deadLetterTable`.
+    """
     return replace(
         spec, uri=uri, name=spec.rows.dead_letter_table or "", day_column=None, cluster_by=(), keys=(),
         mode=APPEND,
@@ -183,17 +187,20 @@ _SETTINGS = "ingest.secret.tables"
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """Settings of a query by which its planner and its tasks write the tables' files.
+    """Settings that the driver passes to the Python processes that plan and write the data files of a query's tables.
 
-    The driver pickles them into one option of the source, because names of Spark's options ignore case, and topics
-    do not.
+    The driver pickles the settings into one option of the source. Options named by topic would not do, because names
+    of Spark's options ignore case, and topics do not.
     """
 
     routing: Routing
     parked_file: str = ""
-    """Path of the file with the keys of parked tables; empty: there is no such file."""
+    """Path of a file with the keys (folder URIs) of parked tables; empty: there is no such file.
+
+    A table is parked if it could not be written, and the query continues without it (`ingest.onTableError=park`).
+    """
     only: str | None = None
-    """Key of the only table that is written; None: all tables are written."""
+    """Key (folder URI) of the only table that is written; None: all tables are written."""
     transaction: tuple[str, int | None] = ("", None)
     """Query id and batch id that dead letters get: the ids of the application transaction in which they are committed.
 
@@ -208,7 +215,10 @@ class TaskSettings:
         return settings
 
     def added_to(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return options of the source with these settings, and with headers if rows or dead letters need them."""
+        """Return a copy of the source's `options` with these settings in one more option.
+
+        `includeHeaders` becomes `true` if rows or dead letters need the records' headers.
+        """
         routing = self.routing
         needed = routing.dead_letter_folders or any(row_format.needs_headers for row_format in routing.rows.values())
         options = ingest.with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {})
@@ -244,17 +254,23 @@ def name_parts(table: str) -> tuple[str, ...]:
 
 
 def quoted_name(parts: Sequence[str]) -> str:
-    """Return a name in the catalog as SQL text: parts with other characters than ASCII's letters, digits and _ quoted.
+    """Return a catalog name as SQL text, which `name_parts` parses into `parts` again.
 
-    The text is also what `name_parts` parses.
+    A part with other characters than ASCII letters, digits and _ is put in back quotes.
+
+    Raises:
+        ConfigurationError: a part has `${`, which begins a variable in Spark's SQL.
     """
     return ".".join(part if PLAIN.fullmatch(part) else sql_name([part]) for part in parts)
 
 
 def table_for(table: str, topic: str) -> str:
-    """Return the table that the path or name `table` means for a topic: the topic stands in place of `{topic}`.
+    """Return the path or catalog name `table` with the topic in place of `{topic}`.
 
-    In a name in the catalog, the topic is within one part.
+    In a catalog name, the topic stays within one part, which gets back quotes if it needs them.
+
+    Raises:
+        ConfigurationError: `table` has `{topic}` and is a malformed catalog name, or the topic has `${`.
     """
     if "/" in table or ingest.TOPIC not in table:
         return table.replace(ingest.TOPIC, topic)

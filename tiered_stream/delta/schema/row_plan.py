@@ -1,6 +1,6 @@
 """Functions that make a table's `RowFormat` from settings, and from schemas in settings, files or a registry.
 
-Nothing here needs Spark, which therefore reads no setting of its session into a schema.
+Nothing here needs Spark, so a schema does not depend on the settings of a Spark session.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
 def checked(row_format: RowFormat) -> RowFormat:
     """Check the names of the format's columns, and return the row format.
 
-    If the row format has SQL or a transform of the user, the result also has the columns that the SQL or the transform
-    returns. Key columns get the case of the columns' names.
+    If `ingest.select`, `ingest.where` or `ingest.transform` is set, the result also has the columns that this SQL or
+    function returns. Names of key columns get the upper and lower case of the columns that they name.
 
     Raises:
         ConfigurationError: Delta does not accept a column name, two columns have one name, or the SQL or the transform
@@ -188,7 +188,10 @@ def _query(rows: row.RowSettings) -> SqlQuery | None:
 
 @contextmanager
 def errors_name(place: str, advice: str = "") -> Iterator[None]:
-    """Put `place`, such as a setting, before the message of a wrong setting or schema, and `advice` after it."""
+    """Add text to the message of a ConfigurationError or SchemaRegistryError that the `with` block raises.
+
+    `place`, such as a setting's name, is put before the message, and `advice` after it.
+    """
     try:
         yield
     except (ConfigurationError, SchemaRegistryError) as error:
@@ -241,7 +244,7 @@ def record_columns(spec: TableSpec) -> dict[str, str]:
 
 
 def _selected_as(query: SqlQuery, name: str) -> str | None:
-    """Return the name that `ingest.select` gives the unchanged column `name`, or None if it does not have it."""
+    """Return the name that `ingest.select` gives the column `name`, or None if it does not select it unchanged."""
     for item in query.select:
         if item.tree is None:
             return name
@@ -271,7 +274,7 @@ def _schema(name: str, kind: Format, schema: str) -> str:
     """Return a schema in the form of `PartFormat.schema`; if the setting is the path of a file, read the file.
 
     `schema` is the setting `ingest.key.schema` or `ingest.value.schema`. `name` is `key` or `value`, and `kind` is the
-    format of the key or value.
+    format of the key or value. Raise ConfigurationError if the file cannot be read, or the schema is malformed.
     """
     if schema == row.INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
@@ -286,9 +289,8 @@ def _schema(name: str, kind: Format, schema: str) -> str:
 def _file(name: str, path: Path, ending: str) -> str | bytes:
     """Return the content of a schema file: a protobuf descriptor set (bytes) for `.desc` and `.proto`, otherwise text.
 
-    A `.proto` file is compiled to a descriptor set.
-
-    `name` is `key` or `value`, for errors. `ending` is the end of the file's name, in lower case and without the dot.
+    A `.proto` file is compiled to a descriptor set. `name` is `key` or `value`, for errors. `ending` is the end of the
+    file's name, in lower case and without the dot. Raise ConfigurationError if the file cannot be read or compiled.
     """
     try:
         if ending != "proto":
@@ -305,7 +307,7 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
 def _json_schema(name: str, text: str) -> pa.Schema:
     """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
 
-    `name` is `key` or `value`, for errors.
+    `name` is `key` or `value`, for errors. Raise ConfigurationError if the text is no schema.
     """
     try:
         is_json = text.lstrip().startswith("{")

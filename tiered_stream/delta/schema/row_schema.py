@@ -110,8 +110,8 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
     `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform or
     selects columns, the row format is returned unchanged.
 
-    For a table of the latest state whose values name their schemas, the values also get all columns that the newest
-    schema lacks. A value of an older schema may have their fields, and the row must not depend on the query's start.
+    If the table has key columns and each value names its schema, the values also get the table's columns that the
+    newest schema lacks. Values of older schemas may have these fields.
     """
     if not fields or row_format.transform or row_format.selected is not None:
         return row_format
@@ -183,10 +183,10 @@ def _has_quote(tree: Tree) -> bool:
 
 
 def check_by_spark(spark: SparkSession, row_format: RowFormat) -> None:
-    """Check that Spark reads the SQL of a row format, and gives its columns the types that the tasks give them.
+    """Check that `ingest.select` and `ingest.where` of a row format give the same columns in Spark's SQL as in tasks.
 
     Raises:
-        ConfigurationError: Spark refuses the SQL, or gives other columns.
+        ConfigurationError: Spark refuses the SQL, or gives columns with other names or types.
     """
     if row_format.query is None or not row_format.is_resolved:
         return
@@ -222,17 +222,18 @@ def check_by_spark(spark: SparkSession, row_format: RowFormat) -> None:
 # 2. Spark's Delta sink would convert local times to instants, or the reverse. `check_times` raises an error instead.
 
 LOCAL_TIMES = "timestampNtz"
-"""Name of the table feature that local times need."""
+"""Name of Delta's table feature for columns with local times (TIMESTAMP_NTZ)."""
 _TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
 """SQL types by their names in Spark's JSON: an instant, and a local time."""
 
 
 def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
-    """Split `schema` into the columns with which the table is created, and the columns to add afterwards.
+    """Split `schema` into the columns with which deltalake creates a table, and the columns to add afterwards.
 
-    The first column with local times in a map and all columns after it are added afterwards, so that the order of the
-    columns is kept. If then the table would be created without any column, or without the day column, only columns with
-    local times in maps are added afterwards. If all columns have local times in maps, no column is added afterwards.
+    The first column with local times (TIMESTAMP_NTZ) in a map and all columns after it are added afterwards, which
+    keeps the order of the columns. If then the table would be created without any column, or without the day column,
+    only columns with local times in maps are added afterwards. If all columns have local times in maps, no column is
+    added afterwards.
     """
     hidden = [column for column in schema if hides_local_times(column)]
     first = list(takewhile(lambda column: column not in hidden, schema))

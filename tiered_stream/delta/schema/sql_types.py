@@ -45,8 +45,8 @@ def sql_name(path: Sequence[str]) -> str:
     """Return the quoted SQL name of a column, of a nested field given by its path, or of a table given by its parts.
 
     Raises:
-        ConfigurationError: a name has `${`. Spark replaces `${env:NAME}` in SQL by an environment variable, and others
-            by settings, also within quotes (Spark: `VariableSubstitution`). No escape prevents that in a name.
+        ConfigurationError: a name has `${`. In SQL, also within quotes, Spark replaces `${…}` by the value of a setting
+            or environment variable (Spark: `VariableSubstitution`). No escape prevents this in a name.
     """
     if found := next((name for name in path if "${" in name), None):
         raise ConfigurationError(
@@ -92,10 +92,10 @@ JSON does not say it for keys of maps.
 
 
 def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a struct, or the inner types of an array or a map as fields.
+    """Yield the fields of a struct, or the inner types of an array or a map as fields; all are in Spark's JSON.
 
-    These fields are called `element`, `key` and `value`. Nothing is yielded for a type without inner types. Keys of
-    maps count as nullable.
+    The fields of an array or map are called `element`, `key` and `value`. A map's keys count as nullable. Nothing is
+    yielded for a type without inner types.
     """
     if isinstance(kind, dict):
         yield from kind.get("fields", ())
@@ -105,14 +105,14 @@ def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def parts_of(kind: Any) -> Iterator[Any]:
-    """Yield the type and all types nested in it."""
+    """Yield the type `kind`, which is in Spark's JSON, and all types nested in it at any depth."""
     yield kind
     for field in inner_fields(kind):
         yield from parts_of(field["type"])
 
 
 def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
+    """Yield the fields that two types in Spark's JSON have in common, as pairs of the field of `one` and of `other`.
 
     Names are compared without regard to case. The inner types of arrays and maps count as fields (`inner_fields`).
     Nothing is yielded unless the two types are both structs, both arrays or both maps.

@@ -64,14 +64,14 @@ COMMIT = option(
 
 
 def is_append_only(properties: Mapping[str, str]) -> bool:
-    """Return whether the table properties forbid changes of rows; names are compared without regard to case."""
+    """Return whether the table property `delta.appendOnly` is `true`; upper and lower case do not matter."""
     return any(name.lower() == APPEND_ONLY.lower() and value.lower() == "true" for name, value in properties.items())
 
 
 def _routes(value: str) -> tuple[tuple[str, str], ...]:
     """Parse `pattern=table` pairs, separated by commas, into pairs of a regular expression and a table.
 
-    A pattern is a topic, or a regular expression for a topic's whole name.
+    A pattern is a topic, or a regular expression for a topic's whole name. Raise ValueError if a pair lacks a part.
     """
     routes = []
     for route in filter(str.strip, value.split(",")):
@@ -122,9 +122,9 @@ JOB_SETTINGS = (
 )  # fmt: skip
 """Names of settings of the ingest job itself: where its queries write, how they run, and where metrics go."""
 STORAGE_PREFIX = "ingest.storage."
-"""Prefix of settings for the storage of the table.
+"""Prefix of the settings for access to the table's bucket or container.
 
-The names after the prefix are the same as after `remote.storage.`, the prefix for the storage of segments.
+The names after the prefix are the same as after `remote.storage.`, the prefix for Kafka's tiered storage.
 """
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Prefix of Delta table properties for a table that the query creates.
@@ -176,7 +176,7 @@ class TableStorage(StoreAccess):
         return {name: value for name, value in arguments.items() if value}
 
     def at(self, uri: str) -> StorageOptions:
-        """Return the access to the folder `uri` as options of `storage.open_store`."""
+        """Return options for `open_store` to open the folder `uri` with this access."""
         access: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(StoreAccess)}
         return StorageOptions(uri=uri, **access)
 
@@ -201,13 +201,13 @@ class TableSpec:
     compact_every: int | None = of(COMPACT_EVERY)
     mode: str = of(row.MODE)
     keys: tuple[str, ...] = of(row.KEYS)
-    """Columns that identify a row of a table of the latest state; empty: rows are appended.
+    """Columns that identify a row of the table with `ingest.mode=upsert`; empty: rows are appended.
 
-    Files with keys are staged: each has the last row of each key, and a MERGE applies them to the table.
+    If there are keys, tasks write the last row of each key to files, and a MERGE applies the files to the table.
     """
     order_by: str | None = of(row.ORDER_BY)
     own_columns: tuple[str, ...] = of(row.OWN_COLUMNS)
-    """Columns of a table of the latest state that a MERGE leaves alone."""
+    """Columns whose values an update by MERGE keeps, because records never have them (`ingest.ownColumns`)."""
     unavailable_value: str | None = of(row.UNAVAILABLE_VALUE)
     tasks: int = 1
     """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
@@ -221,13 +221,13 @@ class TableSpec:
     name: str = ""
     """Path, or name in the catalog, as the user wrote it."""
     columns: StructType | None = None
-    """Columns of the table's rows, with the day column. None: they are not planned yet."""
+    """Columns of the rows to write, including the day column. None: the columns are not known yet."""
     row_format: RowFormat | None = None
-    """Format by which records become rows. None: it is not planned yet, or the table is for dead letters."""
+    """Format by which records become rows. None: the format is not known yet, or the table is for dead letters."""
 
     @property
     def schema(self) -> StructType:
-        """`columns`; empty if they are not planned yet."""
+        """Spark schema of the rows to write (`columns`); an empty schema if `columns` is None."""
         if self.columns is not None:
             return self.columns
         from pyspark.sql.types import StructType  # late, because most commands do not need Spark
@@ -236,12 +236,12 @@ class TableSpec:
 
     @property
     def key(self) -> str:
-        """URI of the table's folder. If two names lead to one folder, their keys are equal."""
+        """URI of the table's folder, which identifies the table. Two names of one table have equal keys."""
         return self.uri
 
     @property
     def properties(self) -> dict[str, str]:
-        """Delta table properties of a new table, by name.
+        """Delta table properties for the creation of the table, by name.
 
         With `ingest.schemaEvolution=widen`, `delta.enableTypeWidening` is `true`.
         """
@@ -250,7 +250,7 @@ class TableSpec:
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """Values that all topics of one table must have in common."""
+        """Values that must be equal in the specifications of all topics that land in one table."""
         topics_own = {"rows", "unavailable_value", "own_properties", "name", "row_format"}
         return (self.properties, *(getattr(self, each.name) for each in fields(self) if each.name not in topics_own))
 
@@ -261,13 +261,13 @@ class TableSpec:
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of values that the database does not send; empty if there is none."""
+        """Text that Debezium writes in place of a value that the database does not send; empty: it writes none."""
         default = "" if self.rows.envelope is Envelope.NONE else row.DEBEZIUM_PLACEHOLDER
         return self.unavailable_value or default
 
     @property
     def parks(self) -> bool:
-        """True if the table is parked when it cannot be written, so that its query continues without it."""
+        """True if the query continues without this table when it cannot be written (`ingest.onTableError=park`)."""
         return self.on_table_error == PARK
 
     @property
@@ -301,7 +301,9 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_spec(settings: Mapping[str, str]) -> TableSpec:
-    """Return the specification of a table in `settings`, with an empty `uri`, and without name, columns and row format.
+    """Return the specification of a table that a job's settings (texts by name) describe.
+
+    `uri` and `name` are empty in the result, and `columns` and `row_format` are None.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
@@ -325,8 +327,8 @@ def table_spec(settings: Mapping[str, str]) -> TableSpec:
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     """Check that all `ingest.*` settings are known, and that no other setting is a misspelled known name.
 
-    `own` has the names of further known settings. For a query, it is empty, and any other unknown name is left to the
-    check of the source's options. For a job, it has the job's own settings, and every unknown name is an error.
+    `own` has the names of the job's own settings. If `own` is given, every unknown name is an error. If `own` is empty,
+    unknown names without the prefix `ingest.` are left to the check of the source's options.
 
     Raises:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
@@ -353,7 +355,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the values in `settings` of the names in `JOB_SETTINGS`, by the names as they are written there.
+    """Return the settings of the job itself (`JOB_SETTINGS`) among `settings`, by name in the case of `JOB_SETTINGS`.
 
     Settings that are not set are left out. Upper and lower case of names in `settings` do not matter.
     """
@@ -371,7 +373,7 @@ def read_options(path: str | PathLike[str]) -> dict[str, str]:
 
     Example: `spark.readStream.format("tiered_stream").options(**read_options("orders.properties")).load()`.
 
-    One option more, `remote.settings.file`, is the file's path, so that errors can name the lines of wrong settings.
+    The result also has the option `remote.settings.file`: the file's path, so that errors can name wrong lines.
 
     Raises:
         ConfigurationError: the file cannot be read, is not UTF-8, has a malformed escape, or gives a name twice.
@@ -403,7 +405,7 @@ def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
     """Return the settings of topics that share a table: settings for all topics, overridden by `ingest.topic.NAME.*`.
 
-    `ingest.topic.NAME.table` is not applied. If `topics` is empty, the result is the settings for all topics.
+    `ingest.topic.NAME.table` is ignored. If `topics` is empty, the result is the settings for all topics.
 
     Raises:
         ConfigurationError: two of the topics have different settings, or a setting cannot be set for a single topic.
@@ -423,7 +425,11 @@ def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> 
 
 
 def _split_topic_setting(name: str) -> tuple[str, str]:
-    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`."""
+    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
+
+    Raises:
+        ConfigurationError: `ingest.SETTING` cannot be set for a single topic.
+    """
     known = [own.removeprefix(JOB_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
     properties = PROPERTY_PREFIX.removeprefix(JOB_PREFIX)
     # The pattern finds the shortest topic, because a property's name may end like the name of a setting.
@@ -436,5 +442,5 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings with `overrides` in place of settings of the same name; names are compared without case."""
+    """Return `settings` with the values of `overrides` for equal names; names are compared without regard to case."""
     return {**without(settings, overrides), **overrides} if overrides else settings

@@ -1,4 +1,4 @@
-"""Settings of a query for one table or for many, parsed once, with checks that need neither Spark nor a table."""
+"""Settings of a query for one Delta table or for many, parsed once, with checks that need neither Spark nor a table."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ LANES = ("auto", "direct", "spark")
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """Parsed settings of a query, except the place of its tables."""
+    """Parsed settings of a query that lands topics in Delta tables, without the job's `ingest.table`."""
 
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
-    """Options of the source, as Spark takes them."""
+    """Options of `format("tiered_stream")` as texts, by name: all settings of the job except `ingest.*`."""
     spec: ingest.TableSpec
-    """Settings for all topics."""
+    """Settings of the table of each topic that is not in `topics`."""
     topics: Mapping[str, ingest.TableSpec] = field(default_factory=dict)
-    """Settings of each topic that has settings of its own (`ingest.topic.NAME.*`), by topic."""
+    """Settings of the tables of topics with settings of their own (`ingest.topic.NAME.*`), by topic.
+
+    A setting that the topic does not have is taken from the settings for all topics.
+    """
     tables: Mapping[str, str] = field(default_factory=dict)
-    """Tables that `ingest.topic.NAME.table` names, by topic."""
+    """Paths or names of the tables that `ingest.topic.NAME.table` sets, by topic."""
     routes: tuple[tuple[str, str], ...] = ()
-    """Pairs of `ingest.route`: a pattern for topics and a table."""
+    """Pairs from `ingest.route`: a regular expression for a topic's whole name, and the path or name of a table."""
 
     def spec_of(self, topic: str) -> ingest.TableSpec:
-        """Return the settings of the topic, with its own settings in place of the settings for all topics."""
+        """Return the settings of the topic's table from `topics`, or `spec` if `topics` has no entry for the topic."""
         return self.topics.get(topic, self.spec)
 
     @property
@@ -42,7 +45,7 @@ class QuerySettings:
 
 
 def query_settings(settings: Mapping[str, str]) -> QuerySettings:
-    """Parse the settings of a query.
+    """Parse a job's settings, texts by name, into the settings of its query.
 
     Raises:
         ConfigurationError: a setting of a table is unknown or malformed, or two settings exclude each other.
@@ -58,15 +61,16 @@ def query_settings(settings: Mapping[str, str]) -> QuerySettings:
 
 
 def check_settings(settings: Mapping[str, str], lane: str) -> tuple[QuerySettings, Options]:
-    """Parse the settings of a query, and check all that can be checked without Spark and without the table.
+    """Parse a job's settings, texts by name, and make all checks that need neither Spark nor the table.
 
-    `lane` is the lane that the user has chosen.
+    `lane` says who writes the table's files: `direct` (tasks), `spark` (Spark's Delta sink), or `auto` (not decided).
 
     Returns:
         The settings of the query, and the parsed options of the source.
 
     Raises:
-        ConfigurationError: a setting is missing, unknown or malformed.
+        ConfigurationError: a setting is missing, unknown or malformed, two settings exclude each other, or `lane` has
+            another value.
     """
     if lane not in LANES:
         raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
@@ -82,9 +86,9 @@ def check_settings(settings: Mapping[str, str], lane: str) -> tuple[QuerySetting
 
 
 def _check_mode(spec: ingest.TableSpec, lane: str, *, needs_keys: bool) -> None:
-    """Check the settings that only suit `ingest.mode=upsert`, or that do not suit it.
+    """Raise ConfigurationError if a setting in `spec`, or the lane, does not go with the table's `ingest.mode`.
 
-    `needs_keys` is false if the settings are for all topics, and single topics have their own `ingest.keys`.
+    `needs_keys` is false if `ingest.keys` may be missing, because single topics have their own `ingest.keys`.
     """
     if not spec.is_upsert:
         _check_append(spec)
@@ -100,7 +104,7 @@ def _check_mode(spec: ingest.TableSpec, lane: str, *, needs_keys: bool) -> None:
 
 
 def _check_append(spec: ingest.TableSpec) -> None:
-    """Raise ConfigurationError if a setting is for tables of the latest state only."""
+    """Raise ConfigurationError if `spec`, whose mode is `append`, has a setting that needs `ingest.mode=upsert`."""
     for name, option in declared(ingest.TableSpec).items():
         if option in row.UPSERT_OPTIONS[1:] and getattr(spec, name) != option.default:
             raise ConfigurationError(
@@ -114,9 +118,9 @@ def _check_append(spec: ingest.TableSpec) -> None:
 
 
 def check_keys(spec: ingest.TableSpec, topic: str | None = None) -> None:
-    """Raise ConfigurationError if `spec` asks for a table of the latest state and names no key columns.
+    """Raise ConfigurationError if `spec` has `ingest.mode=upsert` and no key columns (`ingest.keys`).
 
-    `topic` is the topic of the settings, for the error; None: they are for all topics.
+    `topic` is the topic whose table `spec` describes, for the error; None: `spec` is for all topics.
     """
     if spec.is_upsert and not spec.keys:
         given = row.KEYS.name if topic is None else f"{row.KEYS.name}, or ingest.topic.{topic}.keys,"
@@ -124,7 +128,10 @@ def check_keys(spec: ingest.TableSpec, topic: str | None = None) -> None:
 
 
 def _refused_with_upsert(spec: ingest.TableSpec, lane: str) -> dict[str, str]:
-    """Return the settings that are given and do not suit `ingest.mode=upsert`, with an advice for each."""
+    """Return the settings in `spec` that exclude `ingest.mode=upsert`, by name, each with advice for the error.
+
+    If `lane` is `spark`, the result has an entry for the Spark lane, too.
+    """
     refused = {}
     if spec.day_column is not None:
         refused[ingest.DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"

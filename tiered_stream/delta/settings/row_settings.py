@@ -143,7 +143,7 @@ def _dead_letter_limit(text: str) -> DeadLetterLimit:
 
 
 NAMED_TIMES = (("schema", ""),)
-"""Value of `ingest.times` if names of types in Avro schemas decide."""
+"""Parsed value of `ingest.times=schema`: names of types in Avro schemas decide which columns become times."""
 _UNITS = ("days", "seconds", "millis", "micros")
 
 
@@ -163,6 +163,9 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
 
     Returns:
         Pairs of Kafka's name and the name in the table, in the order of Kafka's columns.
+
+    Raises:
+        ValueError: a name is not a column of Kafka's, or occurs twice.
     """
     if text.strip().lower() == NONE:
         return ()
@@ -222,7 +225,7 @@ _VALUE: tuple[Option[Any], ...] = (
         shown=f"{SchemaIdsIn.DUAL}, with a registry",
     ),
 )  # fmt: skip
-"""Options for the fields of `PartSettings` in their order, without `name`, for values."""
+"""Options of values: one for each field of `PartSettings` except `name`, in the order of the fields."""
 _KEY: tuple[Option[Any], ...] = (
     option(
         "ingest.key.format", _FORMATS, Format.BINARY,
@@ -230,7 +233,7 @@ _KEY: tuple[Option[Any], ...] = (
     ),
     *(replace(each, name=each.name.replace(".value.", ".key."), doc=f"As `{each.name}`.") for each in _VALUE[1:]),
 )  # fmt: skip
-"""The same options for keys."""
+"""Options of keys: one for each field of `PartSettings` except `name`, in the order of the fields."""
 VALUE_COLUMNS = option(
     "ingest.value.columns", types.text, FLAT,
     "`flat`: a column for each field of the value. Any other text: name of one column for the whole value.",
@@ -429,7 +432,7 @@ def _check_query(rows: RowSettings) -> None:
 
 @contextmanager
 def advising() -> Iterator[None]:
-    """Add advice to an UndecodableRecordError that the `with` block raises: the settings that would help."""
+    """Add advice to an UndecodableRecordError that the `with` block raises: settings by which records decode."""
     try:
         yield
     except UndecodableRecordError as error:

@@ -1,10 +1,10 @@
-"""Data files that tasks write in the direct lane, and their uploads.
+"""Data files of Delta tables that Spark's tasks write themselves, and the uploads of these files.
 
 Files that other packages import:
 
 - `data_files`: rows by which a task reports its data files to the driver
 - `file_systems`: access to a table's folder
-- `latest_rows`: rows of one task that wait to be staged for a table of the latest state
+- `latest_rows`: rows of one task that wait to be written to files for a MERGE: only the last row of each key
 - `parquet_properties`: encodings, compression and page sizes of the table's Parquet files
 - `task_writer`: writer of one task: it reads the task's splits and writes their rows to data files of all tables
 - `waiting_rows`: rows of one table that wait in a task's memory until there are enough rows to write

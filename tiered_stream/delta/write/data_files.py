@@ -1,4 +1,4 @@
-"""Rows by which a task reports its data files to the driver: in the direct lane, only these rows go through Spark.
+"""Rows by which a task reports its data files to the driver; Kafka's records themselves do not go through Spark.
 
 There is one row for each file, with the file's description as JSON. There is also one row for each table with records
 that the task wrote to no file (`HeldRows`). A task's first row also has the metrics of the whole task. A task with
@@ -53,7 +53,7 @@ class DataFile:
       planner did not look up rules, or the table has none.
     - `dead_letters_for` is the key of the table that the records of dead letters were meant for; None: the file has
       rows, not dead letters.
-    - `placeholders` are names of columns, in lower case. Some rows of a staged file have a placeholder in them.
+    - `placeholders` are the columns, in lower case, in which a row has Debezium's text for a value that was not sent.
     """
 
     table: str
@@ -72,7 +72,7 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """Key of the table that the file's records were meant for: `dead_letters_for` if it is set, else `table`."""
+        """Key of the table that the file's records were meant for: `dead_letters_for` if it is set, or else `table`."""
         return self.dead_letters_for or self.table
 
 
@@ -80,9 +80,9 @@ class DataFile:
 class HeldRows:
     """Records that a task has read for one table but has written to no file.
 
-    The task skipped the table because it is parked (an earlier commit or task could not write it), or the task itself
-    could not write to the table's folder. `reason` is a text that says why. `table` is the table's key. `offsets` has
-    the first and the last offset of each partition, both inclusive.
+    The task skipped the table because an earlier commit or task could not write it (it is parked), or the task itself
+    could not write to the table's folder. `reason` is a text that says which. `table` is the table's key, the URI of
+    its folder. `offsets` has the first and the last offset of each partition, both inclusive.
     """
 
     table: str
@@ -110,9 +110,9 @@ def grown_schemas(files: Iterable[DataFile]) -> list[StructType]:
 
 
 def landed_rows(table: str, dead_letter_table: str, files: Iterable[DataFile]) -> LandedRows:
-    """Count the rows and dead letters in the files of a micro-batch that belong to one table.
+    """Count the rows and the dead letters in a micro-batch's files for one table and its table for dead letters.
 
-    `table` and `dead_letter_table` are the names of the table and of its table for dead letters, for reports.
+    `table` and `dead_letter_table` are the names of the two tables in the result.
     """
     counts = dict.fromkeys((False, True), 0)
     for file in files:
@@ -206,7 +206,7 @@ def observed(rows: DataFrame) -> DataFrame:
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:
-    """Return an aggregate of the column `task_NAME` for each NAME in `task_fields`; the aggregate is called NAME.
+    """Return a Spark aggregate of the column `task_NAME` for each NAME in `task_fields`; the aggregate is called NAME.
 
     The aggregate is the maximum if NAME is `peak_memory` or ends in `_max`, and the sum otherwise.
     """

@@ -119,7 +119,7 @@ MEMORY_BYTES = 8 << 20
 LARGE_IN_FLIGHT = 2
 """Maximum number of uploads at once of files that have more than `SMALL_BYTES`; further files wait."""
 SMALL_IN_FLIGHT = 8
-"""Maximum number of uploads at once of files that have at most `SMALL_BYTES`. A larger file counts as 4 of them.
+"""Maximum number of uploads at once of files that have at most `SMALL_BYTES`. A larger file counts as 4 small files.
 
 The number is higher than `LARGE_IN_FLIGHT`, because the upload of a small file mostly waits for the response.
 """
@@ -178,7 +178,7 @@ class Uploads(DataFolder):
         self._running: list[Future[None]] = []
 
     def upload(self, key: str, file: Any) -> None:
-        """Upload a file that `open` returned as the object `key`, and close the file.
+        """Upload `file`, which `open` returned, to the object `key`, and close the file.
 
         Raises:
             OSError: the file could not be uploaded.
@@ -240,7 +240,7 @@ class CloudUploads(Uploads):
 
 
 def _content(file: WaitingFile) -> bytes | mmap.mmap:
-    """Return the bytes of the file. A file on disk is mapped, so that it is not copied into memory."""
+    """Return the bytes of the file. The bytes of a file on disk are mapped (mmap), not copied into memory."""
     if file.tell() > MEMORY_BYTES:
         file.flush()
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -142,7 +142,8 @@ def _put(values: dict[str, Any], path: _Path, value: Any) -> None:
 def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
     """Return `value`, the minimum or maximum of a column, as a JSON value, or None if JSON cannot express it.
 
-    `kind` is the column's type. `round_up` is true for a maximum, which is rounded up where a minimum is cut.
+    `kind` is the column's Arrow type. Texts are truncated, and timestamps lose their microseconds. `round_up` is true
+    for a maximum, so that the result is not below `value`.
     """
     if isinstance(value, str):
         return _rounded_up(value) if round_up else value[:_MAX_TEXT]

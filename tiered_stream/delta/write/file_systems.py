@@ -1,4 +1,4 @@
-"""Access to a table's folder, as arguments of `deltalake` and as a file system of pyarrow over our own store."""
+"""Access to a table's folder, as arguments of `deltalake` and as a file system of pyarrow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
 _SESSION_TOKENS = frozenset(("AWS_SESSION_TOKEN", "AWS_TOKEN", "SESSION_TOKEN", "TOKEN"))
-"""Environment variables whose value deltalake would send with keys that have no session token."""
+"""Environment variables from which deltalake takes a session token if the given access key has none."""
 _OWN_TIMES = {"timeout": "30s", "connect_timeout": "5s"}
 """Default time limits of the crate `object_store`.
 
@@ -39,7 +39,7 @@ _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
 """Pattern of an absolute path: scheme and authority, which may be missing, and the rest from the first slash."""
 _SLASHES = re.compile("//+")
 _ODD_LETTERS = re.compile("[?#%]")
-"""Characters of a path that some libraries take literally, and others as parts of a URL."""
+"""Characters that some libraries take literally in a path, and other libraries as parts of a URL."""
 _ODD_IN_HDFS = re.compile(r'[^!-~]|["<>[\\\]^`{|}]')
 """Characters that deltalake replaces by `%` and their code in the names of folders in HDFS."""
 _CREDENTIALS = re.compile(r"//[^/]*@")
@@ -145,7 +145,7 @@ def path_uri(path: str, default_fs: Callable[[], str] = hadoop.default_file_syst
     has a scheme, `default_fs` is not called.
 
     Raises:
-        ConfigurationError: `uri_of` refuses the whole path, or the path leads above its root. Or it is relative, and
+        ConfigurationError: `uri_of` refuses the path, or the path leads above its root. Or the path is relative, and
             the default file system is not local.
     """
     if (uri := uri_of(path)) is not None:
@@ -165,9 +165,9 @@ def path_uri(path: str, default_fs: Callable[[], str] = hadoop.default_file_syst
 def normal_path(path: str) -> str:
     """Return the path with `.` and `..` resolved as Hadoop's `Path` does.
 
-    A relative path, or a path without these names, is returned unchanged. `..` removes the name before it, even if that
-    name is a symbolic link. Libraries differ here: some take the names in object stores literally, and some follow
-    links. So every library gets the resolved path.
+    A relative path, or a path without `.` and `..`, is returned unchanged. `..` removes the name before it, even if
+    that name is a symbolic link. Some libraries would take `.` and `..` in object stores literally, and others would
+    follow links. So every library gets the resolved path.
 
     Raises:
         ConfigurationError: the path leads above its root.
@@ -228,7 +228,7 @@ class _ObjectFolder(fs.FileSystemHandler):  # type: ignore[misc]
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         """Return the files and folders in a folder, without their sizes.
 
-        A missing folder has none, because object stores have no folders.
+        The list is empty for a missing folder, because object stores have no folders.
         """
         folder = f"{selector.base_dir.rstrip('/')}/".lstrip("/")
         names: dict[str, fs.FileType] = {}

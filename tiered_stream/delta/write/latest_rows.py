@@ -1,8 +1,8 @@
-"""Rows of one task that wait to be staged for a table of the latest state: only the last row of each key.
+"""Rows of one task that wait to be written to files for a MERGE: only the last row of each key.
 
-The rows of a partition are reduced in memory, again and again, so that memory holds few rows that are not the last ones
-of their keys. If the last rows alone fill the memory, they are written, and a later file may have newer rows of their
-keys. So Spark reduces the rows of all files of a micro-batch once more (`commit/merge.py`).
+The table has `ingest.mode=upsert`. The rows of a partition in memory are reduced to the last row of each key, again and
+again. If these last rows fill the memory, they are written, and a later file can have newer rows of their keys. So the
+rows of all files of a micro-batch are reduced once more before the MERGE (`commit/merge.py`).
 """
 
 from __future__ import annotations
@@ -28,44 +28,45 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import repeated_text
 
 STAGED_FOLDER = "staged-upserts"
-"""Folder of staged files, within the folder of their table.
+"""Folder, within a table's folder, of staged files: files of new rows that a MERGE reads.
 
-No commit ever names these files. So readers of the table do not see them, and VACUUM removes files that a failed
+No commit ever names staged files. So readers of the table do not see them, and VACUUM removes files that a failed
 micro-batch has left.
 """
 PARTITION, POSITION = "__staged_partition", "__staged_offset"
 DELETES, PLACEHOLDERS = "__staged_delete", "__staged_placeholders"
-"""Columns that a staged file has after the table's columns.
+"""Columns that a staged file (a file of new rows that a MERGE reads) has after the table's columns.
 
 `PARTITION` has the topic and the number of Kafka's partition in one text, and `POSITION` the offset. `DELETES` says
-whether the row deletes the row of its key. `PLACEHOLDERS` has the columns whose values the row does not know
-(`change_records.UNAVAILABLE`).
+whether the row deletes the row of its key. `PLACEHOLDERS` has the names of the columns in which the row has a
+placeholder for a value that the database did not send.
 """
 STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, pa.bool_()), (PLACEHOLDERS, NAMES)])
 DELETED_AT = "__staged_deleted_at"
-"""Column of a key's last row: the largest value of `ingest.orderBy` among the key's deletes that count, or else null.
+"""Column of a key's last row: the largest value of `ingest.orderBy` among the key's deletes that count.
 
-A delete counts if no earlier row of its key, other than deletes, has a larger value. Without `ingest.orderBy`, the
-column is true if the key has deletes.
+A delete counts if no earlier row of its key, other than deletes, has a larger value. The column is null if there is no
+delete that counts. Without `ingest.orderBy`, the column is true if the key has deletes.
 """
 _KNOWN_AT = "__staged_known_at_"
 _Flags = npt.NDArray[np.bool_]
 _Positions = npt.NDArray[np.int64]
 MAX_KEPT_BYTES = 64 << 20
-"""Bytes of last rows that stay in memory; more rows are written."""
+"""Size in bytes of the last rows of one partition's keys at which these rows no longer wait for newer rows."""
 _MIN_NEW_BYTES = 16 << 20
-"""Minimum number of bytes of new rows, after which the rows in memory are reduced to last rows again.
+"""Minimum number of bytes of new rows after which the rows in memory are reduced to the last row of each key again.
 
-If the reduction before has kept more bytes, as many new bytes are needed.
+If the previous reduction kept more bytes than this, that larger number of new bytes is needed.
 """
 
 
 class LatestRows:
-    """Rows of one task that wait to be staged for one table with the key columns `keys`.
+    """Rows of one task that wait to be written to files for a MERGE into one table with the key columns `keys`.
 
-    The last row of a key has the largest value of the column `order_by`. Among equal values, or if `order_by` is None,
-    it has the largest offset. If `keeps_deletes` is true, the key's last delete that counts (`DELETED_AT`) is kept,
-    too. For each column with placeholders, the last row that knows its value is kept, too; a delete knows all values.
+    Only the last row of each key is kept. The last row has the largest value of the column `order_by`. Among equal
+    values, or if `order_by` is None, it has the largest offset. If `keeps_deletes` is true, the key's last delete that
+    counts (`DELETED_AT`) is kept, too. For each column with placeholders, the key's last delete or row without a
+    placeholder there is kept, too.
     """
 
     def __init__(self, keys: Sequence[str], order_by: str | None, *, keeps_deletes: bool = False) -> None:
@@ -75,7 +76,7 @@ class LatestRows:
         self._reduced_bytes = 0
         self._waiting_bytes = 0
         self._finished = WaitingRows(by_day=False)
-        """Last rows of the partitions before, with the columns `STAGED`."""
+        """Last rows of keys that are ready to be written, with the columns `STAGED`."""
 
     @property
     def bytes(self) -> int:
@@ -107,7 +108,7 @@ class LatestRows:
         return self._finished.take()
 
     def _finish(self) -> None:
-        """Reduce the rows of the partition that got rows until now, and count them as finished."""
+        """Reduce the current partition's rows to the last row of each key, and make these rows ready to be written."""
         if self._partition is None or not self._batches:
             return
         self._reduce()
@@ -126,7 +127,7 @@ class LatestRows:
         self._reduced_bytes = self._waiting_bytes = sum(batch.nbytes for batch in self._batches)
 
     def _kept(self) -> _Flags:
-        """Return a flag for each row of all batches, one batch after the other: the row is kept."""
+        """Return a flag for each row of all batches, in the order of the batches: true if the row is kept."""
         schema = self._batches[0].schema
         keys = pa.Table.from_batches([_bare(batch, self._keys) for batch in self._batches])
         ranks = np.arange(len(keys), dtype=np.int64)
@@ -146,7 +147,10 @@ class LatestRows:
 
 
 def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of one partition with the columns `STAGED` after the table's columns, and then the hidden columns."""
+    """Return the rows of one partition with the columns `STAGED` added after the table's columns.
+
+    Hidden columns, which are not written to files, come last.
+    """
     shown = len(table_columns(rows.schema))
     name = repeated_text(f"{partition.topic}/{partition.partition}", rows.num_rows)
     marks = [name, kafka_column(rows, OFFSET), is_deleted(rows), unavailable_names(rows)]
@@ -164,11 +168,11 @@ def placeholder_columns(rows: pa.RecordBatch) -> set[str]:
 
 
 def known_at(columns: Sequence[str], placeholders: Collection[str]) -> dict[str, str]:
-    """Return, for each of the table's `columns` in `placeholders`, the name of a helper column in last rows.
+    """Return the name of a helper column of `last_rows` for each of the table's `columns` that is in `placeholders`.
 
-    The helper column has the value of `ingest.orderBy` in the key's last row that knows the value of the column.
-    Without `ingest.orderBy`, it is true. It is null if no row of the key knows the value. A row knows the value of a
-    column if it is a delete, or if it has no placeholder there. `placeholders` are in lower case.
+    `placeholders` are names of columns in lower case. A row knows the value of such a column if the row is a delete, or
+    has no placeholder in the column. The helper column has the value of `ingest.orderBy` in the key's last row that
+    knows the value (true without `ingest.orderBy`). It is null if no row of the key knows the value.
     """
     return {name: f"{_KNOWN_AT}{at}" for at, name in enumerate(columns) if name.lower() in placeholders}
 
@@ -185,12 +189,12 @@ def last_rows(
     known: Mapping[str, str] = MappingProxyType({}),
     not_null: Collection[str] = (),
 ) -> pa.Table:
-    """Return the last row of each key among staged rows of all tasks, as the SQL of `commit/key_order.py` does.
+    """Return the last row of each key among rows from staged files of all tasks, like the SQL in `commit/key_order.py`.
 
     `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names. `known` is the
-    result of `known_at`. The returned rows also have the column `DELETED_AT`, and the helper columns in `known`. In the
-    columns for which `known` has helper columns, the last known value, or null, replaces a placeholder. But a column in
-    `not_null` keeps the placeholder in place of null.
+    result of `known_at`. The returned rows also have the column `DELETED_AT`, and the helper columns in `known`. The
+    key's last known value replaces each placeholder. If no value is known, null replaces it, except in the columns
+    `not_null`, which keep the placeholder.
 
     Raises:
         UnorderedKeyError: `order_by` is None, and a key has rows in several partitions.
@@ -213,11 +217,13 @@ def last_rows(
 def _last_places(
     rows: pa.Table, keys: Sequence[str], order_by: str | None, deletes: _Flags, knows: Mapping[str, _Flags]
 ) -> tuple[_Positions, _Positions, dict[str, _Positions]]:
-    """Return positions in `rows`, each with one item for each key, in the order of the keys' last rows.
+    """Find the rows of each key that decide its values, and return arrays of their positions in `rows`.
+
+    Each array has one item for each key, in the order of the keys' last rows.
 
     Args:
-        deletes: flag of each row: it is a delete.
-        knows: by column name, flag of each row: it knows the value of the column.
+        deletes: a flag for each row, true for a delete.
+        knows: by column name, a flag for each row, true if the row is a delete or has no placeholder in the column.
 
     Returns:
         The positions of the keys' last rows, of the deletes whose value `DELETED_AT` gets, and, by column name, of the
@@ -248,7 +254,7 @@ def _dense_ranks(values: pa.ChunkedArray) -> _Positions:
 
 
 class UnorderedKeyError(Exception):
-    """Error for a key that has rows in the two partitions that the text names, although no column orders them."""
+    """Error for a key with rows in two Kafka partitions, which the message names, if no column orders these rows."""
 
 
 def _last_in_order(keys: pa.Table, ranks: _Positions, kinds: Sequence[_Flags]) -> list[_Positions]:
@@ -307,6 +313,6 @@ def _check_one_partition(keys: pa.Table, partitions: npt.NDArray[np.int64], name
 
 
 def _bare(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-    """Return the key columns of the batch, under the names `k0`, `k1` and so on."""
+    """Return a batch with only the key columns `keys`, renamed to `k0`, `k1` and so on."""
     columns = [batch.column(named_column(batch.schema, key) or key) for key in keys]
     return pa.RecordBatch.from_arrays(columns, names=[f"k{number}" for number in range(len(keys))])

@@ -74,7 +74,7 @@ def open_parquet(
 
     `first` is the first batch of the rows to write: its types and values decide about encodings, compression and page
     sizes. A binary column whose sample in `first` does not become smaller by `compression` is stored uncompressed.
-    With `for_spark`, the file states a version of Spark, and not its Arrow types.
+    If `for_spark` is true, the file's footer names a version of Spark, and has no Arrow schema.
     """
     leaves = {name: kind for field in first.schema for name, kind in _leaves(field.name, field.type)}
     payload = [column.name for column in first.schema if pa.types.is_binary(column.type)]

@@ -1,7 +1,7 @@
 """Uploads of data files to S3, each with one PUT and its checksum.
 
-An S3 service that refuses the header of a CRC32C gets the MD5 digest. pyarrow would sign each chunk, which costs the
-client a hash of every byte.
+The checksum is a CRC32C, or an MD5 digest for S3 services that refuse the header of a CRC32C. The S3 client of pyarrow
+is not used, because it signs each chunk, which takes another hash of every byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READ_BYTES = 1 << 20
 _WAIT_SECONDS = 60
 """Seconds for which an upload may wait to send bytes, and for the response: a service first stores the whole object."""
 _HEADER = "x-amz-checksum-"
-"""Text in messages of services that refuse the header with another status than 501 (not implemented)."""
+"""Text in errors of S3 services that refuse the header of a CRC32C with another status than 501 (not implemented)."""
 
 
 class S3Uploads(Uploads):
@@ -63,7 +63,10 @@ class S3Uploads(Uploads):
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
     def _put(self, key: str, file: ChecksummedFile, **checksum: str) -> bool:
-        """Put the object, and return True; return False if the service does not know the header of a CRC32C."""
+        """Upload the object with one PUT, and return True; False if the service refuses the header of a CRC32C.
+
+        `checksum` is the checksum as an argument of boto3's `put_object`. Other errors of boto3 are raised unchanged.
+        """
         file.seek(0)
         try:
             self._client.put_object(Bucket=self._bucket, Key=key, Body=file, **checksum | self._object_arguments)

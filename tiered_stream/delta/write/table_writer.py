@@ -79,7 +79,7 @@ class TableWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes in memory: of waiting rows, and of open files that are kept in memory."""
+        """Number of bytes in memory of rows that wait to be written, and of open files that are kept in memory."""
         return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:

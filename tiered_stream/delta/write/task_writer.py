@@ -56,7 +56,7 @@ class TaskTables:
     held: Collection[str] = ()
     """Keys of parked tables (tables that could not be written), whose rows the task does not write."""
     only: str | None = None
-    """Key of the only table whose rows are written, because a query catches up this table; None: all tables."""
+    """Key of the only table whose rows are written, to add rows that a parked table lacks; None: all tables."""
     park: bool = False
     """True if the task goes on when a table cannot be written, and reports the table's records as `HeldRows`."""
 
@@ -76,9 +76,10 @@ class Written:
 def write_splits(
     splits: Sequence[Split], options: Options, transform: TableRows, task: int, tables: TaskTables = ALL_TABLES
 ) -> Written:
-    """Read the splits one after the other, and write their rows to data files.
+    """Read the splits (offset ranges of partitions) one after the other, and write their rows to data files.
 
     Args:
+        options: options of the source.
         transform: converts records to rows of tables.
         task: number of the task, which is part of the files' names.
         tables: selection of the tables to write.
@@ -115,7 +116,8 @@ def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
 class TaskWriter:
     """Writer of one task's data files for all tables that get rows of the task; it limits memory and open files.
 
-    `task` is the number of the task, and `tables` selects the tables whose rows are written.
+    `task` is the number of the task, and `tables` selects the tables whose rows are written. `pace` is called with the
+    size in bytes of each row group that was written; it may wait, to limit the rate.
     """
 
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
@@ -228,7 +230,7 @@ class TaskWriter:
         return [file for file in files if file.share not in self._held_reasons]
 
     def close(self) -> None:
-        """Discard unfinished files, which exist only if the task has failed, and stop the upload threads."""
+        """Discard unfinished files, which exist only if the task has failed, and stop the task's upload threads."""
         for writer in self._tables.values():
             writer.close()
         self._threads.close()

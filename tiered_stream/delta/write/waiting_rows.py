@@ -63,7 +63,7 @@ def day_text(day: int) -> str | None:
 
 _Numbers = npt.NDArray[np.intp]
 PartitionRows = tuple[TopicPartition, pa.RecordBatch]
-"""A partition and rows of it: at least one row, in offset order."""
+"""A Kafka partition, and at least one row from it, in offset order."""
 
 
 @dataclass(frozen=True, slots=True)

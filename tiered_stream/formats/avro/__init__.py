@@ -1,9 +1,9 @@
 """Decoder of Avro, with the results of Spark's `from_avro`.
 
-Other packages use `open_decoder` instead.
+Other packages create the decoder by `formats/open_decoder.py`.
 
     avro_schema    parser of schemas
     avro_types     Arrow types of schemas, and growth of schemas
-    avro_kernels   the kernel
-    avro_decoder   decoder of values to a column, and the kernel's program
+    avro_kernels   compiled functions that read values into columns
+    avro_decoder   decoder of values to a column, and compiler of the program that the compiled functions run
 """

@@ -1,12 +1,12 @@
 """Decoder of Avro values (datums without a header) to the column that Spark's `from_avro` would return.
 
-A kernel reads values of the writer's schema as values of the reader's schema, by a program (Avro specification 1.12,
-"Schema Resolution"). A program is a table of operations, in the order of the bytes that they read. Each operation
-writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the fields of a record come the
-defaults of fields that the writer's schema lacks. Columns are filled independently of each other, so the order of the
-reader's fields does not matter.
+A kernel is a function that numba compiles. It reads values of the writer's schema as values of the reader's schema, by
+a program (Avro specification 1.12, "Schema Resolution"). A program is a table of operations, in the order of the bytes
+that they read. Each operation writes to a node: the column, or a column nested in it. The node is -1 if the reader's
+schema lacks the field. After the fields of a record come the defaults of fields that the writer's schema lacks. Columns
+are filled independently of each other, so the order of the reader's fields does not matter.
 
-The compiler, not the kernel, finds a writer's type that cannot be read as the reader's type. In a branch of a union,
+`AvroProgram`, not the kernel, finds a writer's type that cannot be read as the reader's type. In a branch of a union,
 this is an error of the values that have this branch. Elsewhere, it is an error of the whole schema.
 
 The two types must have the same logical type, with three exceptions. Timestamps may have different units, which are
@@ -39,9 +39,9 @@ from tiered_stream.formats.rows.row_choices import LargeDecimals
 from tiered_stream.records.flexible_versions import uvarint
 
 _MAX_OPERATIONS = 100_000
-"""Maximum number of operations that are emitted for one program.
+"""Maximum number of operations that are generated for one pair of Avro schemas.
 
-Operations that are emitted and then discarded count, too, because a branch of a union may be tried many times.
+Operations that are discarded later count, too, because a branch of a union may be tried many times.
 """
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
@@ -55,17 +55,19 @@ class _MismatchError(Exception):
 
 
 class AvroProgram:
-    """Program by which a kernel reads values of one schema into columns of another schema.
+    """Program by which a kernel reads Avro values of one schema, the writer's, into columns of the reader's schema.
 
-    `paths` has the field path of each operation. `mismatches` has an error text for each branch of a union that cannot
-    be read.
+    `operations` has a row for each operation, and `paths` has the path of the field that the operation reads.
+    `mismatches` has an error text for each branch of a union that cannot be read.
     """
 
     def __init__(self, writer: avro.AvroType, reader: avro.AvroType, builder: ColumnBuilder) -> None:
-        """Compile the program for values of `writer` and the builder's columns, which have the type of `reader`.
+        """Compile the program that reads values of the schema `writer` into the columns of `builder`.
+
+        The columns of `builder` must have the type of the schema `reader` (`arrow_type` with `as_read`).
 
         Raises:
-            ConfigurationError: values of `writer` cannot be read as values of `reader`.
+            ConfigurationError: values of `writer` cannot be read as values of `reader`, or the program is too long.
         """
         self.operations: list[list[int]] = []
         self.paths: list[str] = []
@@ -81,12 +83,16 @@ class AvroProgram:
         self.emit(kernels.DONE, -1, "")
 
     def kernel_arguments(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """Return the program as the kernel takes it: (operations, table, texts, powers of ten)."""
+        """Return the program as arrays for the kernel: (operations, table, texts, powers of ten).
+
+        The table has numbers that operations of unions and enums refer to. The texts are the bytes of enums' symbols
+        and of defaults.
+        """
         texts = np.frombuffer(bytes(self.texts) or b"\0", np.uint8)
         return np.array(self.operations, np.int64), np.array(self.table or [0], np.int64), texts, _POWERS
 
     def reason(self, error: int) -> str:
-        """Return why a value could not be decoded.
+        """Return a text with the reason why a value could not be decoded, and with the path of the field that failed.
 
         `error` is the kernel's error code plus 256 times the index of the operation that failed.
         """
@@ -106,10 +112,14 @@ class AvroProgram:
         return row
 
     def read(self, writer: avro.AvroType, reader: avro.AvroType, node: int, path: str) -> None:
-        """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value.
+        """Add the operations that read a value of the type `writer` as the type `reader` into the column `node`.
+
+        `node` is the index of a column or nested column in the builder; with -1, the value is skipped. `path` is the
+        path of the value's field, for error texts.
 
         Raises:
             _MismatchError: no value of `writer` can be read as `reader`.
+            ConfigurationError: the program becomes too long.
         """
         match writer, reader:
             case avro.Union(), _:
@@ -205,7 +215,7 @@ class AvroProgram:
                 raise _mismatch(writer, reader, path)
 
     def _bytes(self, reader: avro.Primitive | avro.Fixed, size: int, node: int, path: str) -> None:
-        """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
+        """Add the operation that reads bytes, a text or a decimal of `size` bytes; -1: the length is written first."""
         decimal = reader.logical if isinstance(reader.logical, avro.Decimal) else None
         if decimal is not None and decimal.column is LargeDecimals.DECIMAL:
             self.emit(kernels.DECIMAL, node, path, a=decimal.precision, b=size)
@@ -215,10 +225,10 @@ class AvroProgram:
             self.emit(kernels.BYTES, node, path, a=reader == avro.Primitive("string"), b=decimal is not None)
 
     def _enum(self, writer: avro.Enum, reader: avro.Enum, node: int, path: str) -> None:
-        """Emit the operation that reads an enum, and add its symbols to the table.
+        """Add the operation that reads an enum, and add the writer's symbols to the program's table.
 
-        For each of the writer's symbols, the table gets the position and the length of the symbol's text. A symbol that
-        the reader's schema lacks becomes the reader's default or, without a default, the pair (-1, 0).
+        For each symbol, the table gets the position and the length of the symbol's text in the program's texts. A
+        symbol that the reader's schema lacks becomes the reader's default or, without a default, the pair (-1, 0).
         """
         self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(writer.symbols))
         for symbol in writer.symbols:
@@ -245,7 +255,11 @@ class AvroProgram:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
     def _default(self, field: avro.Field, node: int, path: str) -> None:
-        """Emit the operations that read a field's default. The bytes of the default are added to the texts."""
+        """Add the operations that write the default of `field`, which the writer's schema lacks, to the node `node`.
+
+        Raises:
+            _MismatchError: the field has no default, or its default does not have the field's type.
+        """
         if field.default is avro.NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
@@ -255,7 +269,7 @@ class AvroProgram:
 
 
 def _default(field: avro.Field) -> Any:
-    """Return the default of a field. A text, such as `NaN`, is the number of a float or a double.
+    """Return the default of a field, or NO_DEFAULT. For a float or a double, a text such as `NaN` becomes a number.
 
     (Avro: `Schema.parseField`.)
     """
@@ -268,7 +282,10 @@ def _default(field: avro.Field) -> Any:
 def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
     """Return the default `value`, which is parsed JSON, as the bytes of an Avro value of the type `kind`.
 
-    (Avro specification, "Complex Types, Records".)
+    `path` is the path of the field, for error texts. (Avro specification, "Complex Types, Records".)
+
+    Raises:
+        _MismatchError: `value` does not have the type `kind`.
     """
     match kind, value:
         case avro.Union(), _:
@@ -291,7 +308,10 @@ def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
 
 
 def _encoded_simple(kind: avro.Primitive | avro.Enum | avro.Fixed, value: Any) -> bytes | None:
-    """Return `_encoded` for a type without other types in it, or None if `value` is no default of the type."""
+    """Return the default `value` as the bytes of an Avro value of the type `kind`, or None if it has another type.
+
+    `value` is parsed JSON, and `kind` is a type without nested types.
+    """
     match kind, value:
         case avro.Primitive("null"), None:
             return b""
@@ -333,11 +353,12 @@ def _block(items: list[bytes]) -> bytes:
 
 
 def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> list[int]:
-    """Return the indexes of the reader's `branches` in the order in which they are tried for the writer's type.
+    """Return the order in which the branches of the reader's union are tried for a value of the type `writer`.
 
-    If a branch has the full name of `writer` as its name or as an alias, only this branch is tried. Otherwise, all
-    branches are tried. Branches of the same primitive type come first, or branches of the same named type whose names
-    have the same last part. (Avro: `Schema.applyAliases`, `Resolver.ReaderUnion.firstMatchingBranch`.)
+    The result has indexes of `branches`. If a branch has the full name of `writer` as its name or as an alias, the
+    result has only this branch. Otherwise, it has all branches. The first ones have the primitive type of `writer`, or
+    are records, enums or fixed types like `writer`, with the same last part of the name. (Avro: `Schema.applyAliases`,
+    `Resolver.ReaderUnion.firstMatchingBranch`.)
     """
 
     def distance(at: int) -> int:
@@ -353,7 +374,7 @@ def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> lis
 
 
 def _factor(writer: avro.Primitive, reader: avro.Primitive) -> int:
-    """Return the factor by which a written number is multiplied to get the column's number.
+    """Return the factor by which a number of the type `writer` is multiplied to get the number in the column.
 
     The factor is 1000 for a timestamp in milliseconds, because columns have microseconds. Otherwise it is 1.
     """
@@ -361,7 +382,7 @@ def _factor(writer: avro.Primitive, reader: avro.Primitive) -> int:
 
 
 def _is_number_of(writer: avro.Primitive | avro.Fixed, reader: avro.Primitive | avro.Fixed) -> bool:
-    """Return whether both types are decimals of one scale, so that a number has the same bytes in both."""
+    """Return whether both types are decimals of the same scale, so that a number has the same bytes in both types."""
     one, other = writer.logical, reader.logical
     return isinstance(one, avro.Decimal) and isinstance(other, avro.Decimal) and one.scale == other.scale
 
@@ -401,13 +422,13 @@ def _text(node: avro.AvroType) -> str:
 
 
 _EXACT = Context(prec=1000, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Context with room for each number of `kernels.MAX_NUMBER_BYTES`."""
+"""Decimal context that is exact for every integer of at most `kernels.MAX_NUMBER_BYTES` bytes."""
 
 
 def _converted(column: pa.Array, node: avro.AvroType) -> pa.Array:
-    """Return a column of the Avro type `node` with large decimals as texts or DOUBLE.
+    """Return `column`, whose values have the Avro type `node`, with large decimals as texts or DOUBLE instead of bytes.
 
-    `column` has the type `arrow_type(node, as_read=True)`.
+    `column` has the type `arrow_type(node, as_read=True)`, and the result has the type `arrow_type(node)`.
     """
     kind = arrow_type(node)
     if column.type == kind:
@@ -433,7 +454,7 @@ def _number(decimal: avro.Decimal, content: bytes | None) -> str | float | None:
 
 
 class AvroDecoder(SlicesDecoder):
-    """Decoder of values that were written with the schema `writer`, to a column with the type of the schema `reader`.
+    """Decoder of Avro values of the schema `writer`, to a column with the type of the schema `reader`.
 
     Raises:
         ConfigurationError: values of `writer` cannot be read as values of `reader`.
@@ -459,5 +480,5 @@ class AvroDecoder(SlicesDecoder):
 
 
 def compile_kernels() -> None:
-    """Compile or load the kernels that Avro needs, for `tiered-stream warm`."""
+    """Compile the kernels of the Avro decoder, or load them from the cache. `tiered-stream warm` calls this."""
     AvroDecoder(avro.Primitive("int"), avro.Primitive("int")).decode(pa.scalar([b"\2"], pa.list_(pa.binary())).values)

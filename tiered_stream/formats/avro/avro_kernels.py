@@ -1,8 +1,8 @@
 """Compiled half of the Avro decoder, which runs a program (`avro_decoder.py`) to read values into columns.
 
 A value must end at the end of its bytes. Every length and count is checked against the available bytes before it is
-used. List items that take no bytes, such as nulls, are counted and limited. If a kernel that returns a position fails,
-it returns a negated error code in place of the position, or NO_ROOM if the columns have no room.
+used. List items that take no bytes, such as nulls, are counted, and their number is limited. If a function that returns
+a position fails, it returns a negated error code in place of the position, or NO_ROOM if the columns are full.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ STACK_COLUMNS = 4
 END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
 BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, LONG_NUMBER, MISMATCH = range(10, 16)
 MAX_NUMBER_BYTES = 400
-"""Maximum bytes of a number that is read as bytes. The time to write its digits grows with the square of its size."""
+"""Maximum number of bytes of a decimal that becomes a text or a DOUBLE.
+
+The time to write its digits grows with the square of the number of bytes.
+"""
 ERROR_TEXTS = {
     END_OF_VALUE: "the bytes end within it",
     BAD_NUMBER: "a number is longer than its type",
@@ -62,20 +65,20 @@ ERROR_TEXTS = {
 }
 
 MAX_EMPTY_ITEMS = 1 << 16
-"""Maximum number of list items without any bytes in one value."""
+"""Maximum number of list items that take no bytes, such as nulls, in one Avro value."""
 
 
 @inlined
 def _after(result: Int, at: Int) -> Int:
-    """Return the position `at` if a value was written (`result` is DONE), otherwise `result`."""
+    """Return the position `at` if `result` is DONE, because a value was appended to a column; otherwise `result`."""
     return at if result == slots.DONE else result
 
 
 @inlined
 def _integer(data: Any, at: Int, stop: Int, is_int: Int) -> Any:
-    """Read the int (if `is_int`) or the long at `at`; return its value and the position after it.
+    """Read the Avro int (if `is_int`) or long at the position `at` of `data`; return its value and the next position.
 
-    If it does not end before `stop`, or is longer than its type, a negated error code is returned in place of the
+    If the number does not end before `stop`, or does not fit its type, a negated error code is returned in place of the
     position.
     """
     start = at
@@ -101,10 +104,10 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Append the float, double or integer at `at` to a floating-point column; return the position after the number.
+    """Append the float, double or integer at `data[at]` to a floating-point column; return the position after it.
 
-    `operation` names the written type and the column's node (-1: the number is skipped). If the number is malformed, or
-    the column is full, a negated error code is returned in place of the position.
+    `operation` names the written type and the column (-1: the number is skipped). If the number is malformed, a negated
+    error code is returned in place of the position; if the column is full, NO_ROOM.
     """
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
@@ -123,9 +126,9 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
-    """Return the start and the end of the `size` bytes at `at`, or a negated error code in place of both.
+    """Return the start and the end of the `size` bytes at the position `at`, or a negated error code in place of both.
 
-    If `size` is -1, the number of bytes is first read at `at`, and the bytes follow. The bytes must end before `stop`.
+    If `size` is -1, the number of bytes is read first, at `at`. The bytes must not go beyond the position `stop`.
     """
     if size < 0:
         size, at = _integer(data, at, stop, 0)
@@ -151,10 +154,10 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @kernel
 def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns: Any) -> Int:
-    """Append the decimal at `at` to a column; return the position after it, or a negated error code.
+    """Append the decimal at `data[at]` to a column; return the position after it, a negated error code or NO_ROOM.
 
     A decimal is a big-endian two's complement number of any length. `operation` names its length, its precision and the
-    column's node (-1: the decimal is skipped). `powers` has the powers of ten, each as its upper and lower 64 bits.
+    column (-1: the decimal is skipped). `powers` has the powers of ten, each as its upper and lower 64 bits.
     """
     at, end = _sized(data, at, stop, operation[B])
     node = operation[NODE]
@@ -199,13 +202,14 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
 
 @kernel
 def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: Int) -> Int:
-    """Read the head of a list's next block at `at`; return the position after the head, or a negated error code.
+    """Read the head of a list's next block at the position `at`; return the next position, or a negated error code.
 
-    `frame` is the list's row of the stack. LEFT in it becomes the number of the block's items, which is 0 after the
-    last block. BLOCK_END becomes the block's end, or -1 if the block does not state its size.
+    A block is a number of items, perhaps the size of the items, and the items. `frame` is the list's row in the stack
+    of open lists. `frame[LEFT]` becomes the number of items, which is 0 after the last block. `frame[BLOCK_END]`
+    becomes the position of the block's end, or -1 if the block does not state its size.
 
     If each item takes bytes (`takes_bytes`), the number of items is limited by the bytes up to `stop`. Otherwise it is
-    limited by MAX_EMPTY_ITEMS, and `empty` is the number of items without any bytes in the value so far.
+    limited by MAX_EMPTY_ITEMS, and `empty` is the number of items without any bytes that the value has so far.
     """
     if frame[BLOCK_END] >= 0 and frame[BLOCK_END] != at:
         return np.int64(-BAD_BLOCK)
@@ -230,10 +234,11 @@ def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: I
 
 @kernel
 def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
-    """Append a list or a map, whose items are already in its child node; return DONE, NO_ROOM or a negated error code.
+    """Append a list or a map to its column; return DONE, NO_ROOM or a negated error code.
 
-    `operation` is the LIST operation, which names the node. For a map, `first` is the first slot of its keys, which
-    must differ, and `key_table` is working memory for this check.
+    The items are already in the column's child. `operation` is the LIST operation, which names the column (-1: nothing
+    is appended). For a map, `first` is the index of its first key. The keys of a map must differ, and `key_table` is
+    working memory for this check.
     """
     if operation[NODE] < 0:
         return np.int64(slots.DONE)
@@ -244,11 +249,11 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
-    """Run operation `index`: LIST begins a list, and NEXT continues a list after an item.
+    """Run the operation `index`, which is LIST or NEXT. LIST begins a list, and NEXT continues a list after an item.
 
-    Returns the position after the bytes that were read from `at` on (or a negated error code), and the index of the
-    next operation. `stack` has a row for each open list. Its first row has the number of open lists, and the number of
-    the value's list items without any bytes so far.
+    Returns the position after the bytes that were read at `at` (or a negated error code or NO_ROOM), and the index of
+    the next operation. `stack` has a row for each open list. Its first row has the number of open lists, and the number
+    of list items without any bytes that the value has so far.
     """
     depth = stack[0, AT]
     if operations[index, OPERATION] == LIST:
@@ -276,9 +281,9 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
 
 @inlined
 def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
-    """Read the number of a union's branch at `at`; return the next position and the branch's first operation.
+    """Read the number of a union's branch at `data[at]`; return the next position, and the next operation's index.
 
-    Operations are given by their indexes: `table` has them by branch number, from the position that `operation` names
+    `table` has the index of each branch's first operation, from the position that the UNION operation `operation` names
     on. If the number is malformed or no branch has it, a negated error code is returned in place of the position.
     """
     branch, at = _integer(data, at, stop, 0)
@@ -298,10 +303,11 @@ def _bool(data: Any, at: Int, stop: Int, node: Int, columns: Any) -> Int:
 
 @inlined
 def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns: Any) -> Int:
-    """Run an operation that is neither a list nor a union; return the position after the bytes that it reads at `at`.
+    """Run an operation that reads one value or writes a struct or a null; return the position after the value's bytes.
 
-    The operation appends a value to the node that it names (-1: the value is skipped). `program` is (operations, table,
-    texts, powers of ten). If the operation fails, a negated error code is returned in place of the position.
+    The value is at `data[at]`. It is appended to the column that `operation` names (-1: the value is skipped).
+    `program` is (operations, table, texts, powers of ten). If the operation fails, a negated error code is returned in
+    place of the position; if the columns are full, NO_ROOM.
     """
     _, table, texts, powers = program
     kind, node = operation[OPERATION], operation[NODE]
@@ -324,10 +330,10 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 @kernel
 def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
-    """Read the value between `at` and `stop` into the columns; return 0, NO_ROOM or a number for the error.
+    """Read the Avro value in `data[at:stop]` into the columns; return 0, NO_ROOM if they are full, or an error number.
 
-    The number is the error code plus 256 times the index of the operation that failed. `program` is (operations, table,
-    texts, powers of ten). `stack` and `key_table` are working memory.
+    The error number is the error code plus 256 times the index of the operation that failed. `program` is (operations,
+    table, texts, powers of ten). `stack` and `key_table` are working memory.
     """
     operations, table, texts, _ = program
     source, end, resume_at = data, stop, at
@@ -362,11 +368,11 @@ def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any
 
 @kernel
 def decode_values(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
-    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
+    """Append Avro values from row `first` on until the columns are full; return the row after the last appended row.
 
     `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (operations, table,
     texts, powers of ten), and `room` is (stack, key table). A value that cannot be decoded becomes null. `errors[row]`
-    becomes the error code plus 256 times the index of the operation that failed.
+    then becomes the error code plus 256 times the index of the operation that failed; otherwise it is 0.
     """
     data, starts, stops, valid = slices
     stack, key_table = room

@@ -15,7 +15,7 @@ from tiered_stream.formats.json.json_text import schema_json
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
 
 MAX_NODES, MAX_DEPTH = 10_000, 64
-"""Limits of a schema: number of types in it, and levels of nesting."""
+"""Limits of an Avro schema: number of types when each use of a named type counts, and levels of nesting."""
 MAX_DIGITS = 38
 """Maximum precision of Spark's and Delta's DECIMAL."""
 MAX_SCALE = 1000
@@ -24,16 +24,16 @@ MAX_SCALE = 1000
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NUMBERS = {"int": ("date",), "long": tuple(f"{local}timestamp-{unit}" for local in ("", "local-")
                                            for unit in ("millis", "micros"))}  # fmt: skip
-"""Logical types of numbers that Spark knows, by Avro type.
+"""Logical types that Spark supports for the Avro types int and long.
 
-Spark ignores all other logical types, as the Avro specification requires.
+Spark ignores other logical types of these two types, as the Avro specification requires.
 """
 _NAMED_TIMES = {
     ("int", "io.debezium.time.Date"): "date",
     ("long", "io.debezium.time.Timestamp"): "timestamp-millis",
     ("long", "io.debezium.time.MicroTimestamp"): "timestamp-micros",
 }
-"""Logical types by Avro type and by the type name that Debezium writes in place of a logical type.
+"""Logical type by the pair (Avro type, name that Debezium writes in place of a logical type).
 
 A `NanoTimestamp` stays a number, because a TIMESTAMP has only microseconds.
 """
@@ -41,14 +41,14 @@ NO_DEFAULT = object()
 
 
 class LargeScaleError(ConfigurationError):
-    """Error for a decimal that needs another type of column, because its scale is larger than DECIMAL's."""
+    """Error for an Avro decimal whose scale exceeds the column's limit: 38 for DECIMAL, 1000 for texts and DOUBLE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
     """Logical type `decimal`: numbers of at most `precision` digits, `scale` of them after the decimal point.
 
-    `column` is the type of the column if it is a text or a DOUBLE, because the schema has more than 38 digits.
+    `column` is the type of the table's column. It is a text or a DOUBLE only if `precision` is more than 38.
     """
 
     precision: int
@@ -58,7 +58,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """Primitive type. `kind` is one of `PRIMITIVES`, and `logical` is its logical type (None: it has none)."""
+    """Primitive Avro type. `kind` is one of `PRIMITIVES`, and `logical` is the logical type (None: it has none)."""
 
     kind: str
     logical: str | Decimal | None = None
@@ -72,7 +72,7 @@ class Named:
     aliases: tuple[str, ...]
 
     def is_called(self, writer: Named) -> bool:
-        """Return whether values of the type `writer` may be read as this type.
+        """Return whether the names allow values of the type `writer` to be read as this type.
 
         The last parts of both names must be equal, or this type must have the name of `writer` as an alias.
         """
@@ -89,7 +89,7 @@ class Fixed(Named):
 
 @dataclass(frozen=True, slots=True)
 class Enum(Named):
-    """Type of values that are one of `symbols`. A reader uses `default` for a symbol that is not in `symbols`."""
+    """Type of values that are one of `symbols`. A reader takes `default` (None: an error) for any other symbol."""
 
     symbols: tuple[str, ...]
     default: str | None
@@ -97,7 +97,7 @@ class Enum(Named):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a record. `default` is the default value as parsed JSON, or NO_DEFAULT if the field has none."""
+    """Field of a record. `default` is its default as parsed JSON, or NO_DEFAULT. `aliases` are its earlier names."""
 
     name: str
     aliases: tuple[str, ...]
@@ -146,9 +146,10 @@ AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
 
 
 def parse_avro_schema(text: str, referenced: Sequence[str] = (), columns: AvroColumns = AS_SPARK) -> AvroType:
-    """Return the checked tree of a schema, which may use the named types of the schemas in `referenced`.
+    """Return the Avro schema with the JSON `text` as a checked tree of types.
 
-    `columns` states which columns some Avro types become.
+    The schema may use named types of the schemas in `referenced`. Each of these may use named types of the schemas
+    before it. `columns` states which columns some Avro types become.
 
     Raises:
         ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large, or has a decimal that
@@ -174,7 +175,7 @@ def _check_size(root: AvroType) -> None:
 
 
 def children(node: AvroType) -> Iterator[AvroType]:
-    """Yield the types directly below a type."""
+    """Yield the types directly within `node`: of a record's fields, of items, or of a union's branches."""
     match node:
         case Record():
             yield from (field.type for field in node.fields)
@@ -265,7 +266,11 @@ class _Parser:
         return Union(branches)
 
     def _name(self, definition: dict[str, Any], namespace: str, where: str) -> tuple[str, tuple[str, ...], str]:
-        """Return a definition's full name, its aliases, and the namespace within the definition; register the name."""
+        """Register the name of a definition; return its full name, its full aliases, and the namespace for its fields.
+
+        Raises:
+            ConfigurationError: the name or an alias is invalid, or the name is already defined.
+        """
         name, aliases = definition.get("name"), definition.get("aliases", [])
         namespace = namespace if definition.get("namespace") is None else definition["namespace"]
         if not isinstance(namespace, str):
@@ -323,10 +328,13 @@ class _Parser:
         return fixed
 
     def _decimal(self, definition: dict[str, Any], size: int | None, where: str) -> Decimal | None:
-        """Return the decimal type of a definition, or None if its values are bytes.
+        """Return the decimal type of a definition, or None if its values are read as bytes.
 
-        `size` is the size of a fixed type, None for bytes. Avro reads values of an invalid decimal as bytes
-        (`LogicalTypes.fromSchemaIgnoreInvalid`). Kafka Connect writes the precision 64 if it does not know a number's.
+        `size` is the number of bytes of a fixed type; None: the type is bytes. Avro reads values of an invalid decimal
+        as bytes (`LogicalTypes.fromSchemaIgnoreInvalid`). Kafka Connect writes 64 for an unknown precision.
+
+        Raises:
+            LargeScaleError: the scale is too large for the type of the column.
         """
         precision, scale = definition.get("precision"), definition.get("scale", 0)
         if definition.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
@@ -361,8 +369,8 @@ def _last(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a type or a field may have this name, which has no namespace in it.
+    """Return whether `name`, which has no namespace, is allowed for a type or a field.
 
-    As in other Avro readers, hyphens are allowed, and namespaces are not checked.
+    As in other Avro readers, hyphens are allowed.
     """
     return name.replace("-", "_").isidentifier()

@@ -1,4 +1,4 @@
-"""Arrow types of Avro schemas, and growth of a reader's schema with the schemas of its writers.
+"""Arrow types of Avro schemas, and growth of a reader's schema by the fields and types of writers' schemas.
 
 The types are equal to the types of Spark's `from_avro` (`SchemaConverters.toSqlType`). All columns are nullable, as in
 Spark's mode PERMISSIVE. A union of null and one type becomes that type. A union of int and long becomes a long, a union
@@ -23,7 +23,7 @@ _SIMPLE = {
     "timestamp-millis": pa.timestamp("us", tz="UTC"), "timestamp-micros": pa.timestamp("us", tz="UTC"),
     "local-timestamp-millis": pa.timestamp("us"), "local-timestamp-micros": pa.timestamp("us"),
 }  # fmt: skip
-"""Arrow types of primitive types without a logical type, and of logical types."""
+"""Arrow type by the name of a primitive type, or by the name of a logical type."""
 _LARGE = {LargeDecimals.STRING: pa.string(), LargeDecimals.DOUBLE: pa.float64()}
 _WIDER_IN_UNION = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
@@ -31,7 +31,8 @@ _WIDER_IN_UNION = {frozenset({"int", "long"}): "long", frozenset({"float", "doub
 def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
     """Return the Arrow type of a column for values of the Avro type `node`.
 
-    With `as_read`, decimals that become texts or DOUBLE are bytes, as kernels read them.
+    With `as_read`, the result is the type of the column that kernels fill. Decimals that become texts or DOUBLE later
+    are bytes in it.
     """
     below = partial(arrow_type, as_read=as_read)
     match node:
@@ -62,9 +63,9 @@ def _decimal_type(decimal: avro.Decimal, *, as_read: bool) -> pa.DataType:
 
 
 def single_type(union: avro.Union) -> avro.AvroType | None:
-    """Return the one type to which all values of a union, except nulls, can be converted.
+    """Return the one Avro type to which all values of a union, except nulls, can be converted.
 
-    Returns the null type if the union has no other branch, and None if the union becomes a struct.
+    Returns the null type if the union has no other branch, and None if the union's column is a struct.
     """
     values = union.values
     kinds = frozenset(branch.kind for branch in values if isinstance(branch, avro.Primitive))
@@ -81,7 +82,7 @@ def single_type(union: avro.Union) -> avro.AvroType | None:
 _NULL = avro.Primitive("null")
 _LONG, _DOUBLE = avro.Primitive("long"), avro.Primitive("double")
 _WIDER = {("int", "long"): _LONG, ("int", "float"): _DOUBLE, ("int", "double"): _DOUBLE, ("float", "double"): _DOUBLE}
-"""Type that holds all values of two types exactly, by the reader's and the writer's type."""
+"""Type that holds all values of both types exactly, by the pair (reader's type, writer's type)."""
 
 
 def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False) -> avro.AvroType:
@@ -110,7 +111,7 @@ def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False
 
 
 def along_column(node: avro.AvroType, column: pa.DataType, *, widen: bool) -> avro.AvroType:
-    """Return the schema `node`, adapted to `column`, the type of the table's column, at any depth.
+    """Return the Avro schema `node`, adapted to the type `column` of the table's column at all levels of nesting.
 
     If `widen` is True, numbers get the types of `column` where these are wider, and all fields stay. If `widen` is
     False, fields that `column` lacks are removed, and numbers keep their types.
@@ -145,7 +146,7 @@ def _wider_number(node: avro.AvroType, column: pa.DataType) -> avro.AvroType:
 
 
 def _in_union(union: avro.Union, inner: avro.AvroType) -> avro.Union:
-    """Return a union of null and one type with `inner` in place of that type."""
+    """Return the union of null and one other type `union`, with `inner` in place of the other type."""
     return avro.Union(tuple(branch if branch == _NULL else inner for branch in union.branches))
 
 

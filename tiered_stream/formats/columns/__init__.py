@@ -2,8 +2,8 @@
 
 Other packages use `conform`.
 
-    column_kernels   kernels that append values to columns, and read bytes that several formats have
-    column_builder   memory of the columns, and its estimate for a batch
-    decoded          values as kernels take them, and interfaces of all decoders
+    column_kernels   compiled functions (kernels) that append values to columns, and read bytes for several formats
+    column_builder   allocation of the columns' memory, and Arrow arrays from it
+    decoded          byte strings as kernels take them, and interfaces of all decoders
     conform          conversion of columns and growth of types, without changing a value
 """

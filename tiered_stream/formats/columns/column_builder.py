@@ -1,4 +1,8 @@
-"""Builder of the columns that kernels write. It makes the node table, and allocates memory that Arrow takes over."""
+"""Builder of Arrow columns that kernels write. Kernels are functions that numba compiles.
+
+The builder describes a column's type to the kernels as a table of nodes: the column and the columns nested in it. It
+allocates the memory that kernels fill and that Arrow arrays then use.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,10 @@ Columns = tuple[np.ndarray[Any, Any], ...]
 _MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
 _SLOT_SIZES = np.array([0, 1, 8, 8, 16, 4, 0, 4])
-"""Bytes of a slot's value, by the kind of the node (`column_kernels.NULL` to `LIST`)."""
+"""Number of bytes of one value, by the kind of its node (`column_kernels.NULL` to `LIST`).
+
+For texts, bytes and lists, this is the size of the Arrow offset that each value has.
+"""
 _KINDS = (
     (types.is_null, kernels.NULL), (types.is_boolean, kernels.BOOL), (types.is_signed_integer, kernels.LONG),
     (types.is_date32, kernels.LONG), (types.is_timestamp, kernels.LONG), (types.is_duration, kernels.LONG),
@@ -36,7 +43,7 @@ _KINDS = (
 
 
 class ColumnBuilder:
-    """Builder of columns of the type `kind`, one column for each batch of values.
+    """Builder of Arrow columns of the type `kind`, one column for each batch of values.
 
     The builder estimates the memory for a batch from the memory that earlier batches took. The constructor raises
     UnsupportedDataError if kernels cannot write the type.
@@ -45,9 +52,12 @@ class ColumnBuilder:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.fields: list[pa.Field] = []
-        """Field of each node, in preorder. A map has one child: a struct of key and value."""
+        """Arrow field of each node. Node 0 is the column, and nested columns follow in preorder.
+
+        A map has one child: a struct of key and value.
+        """
         self.children: list[list[int]] = []
-        """Nodes directly below each node."""
+        """Indexes of each node's children, by the node's index."""
         self._rows: list[np.ndarray[Any, Any]] = []
         self._in_list: list[bool] = []
         self._add_node(pa.field("", kind), -1, False)
@@ -61,7 +71,10 @@ class ColumnBuilder:
         self._bytes = np.where(kinds == kernels.BYTES, 24.0, 0.0)
 
     def _add_node(self, field: pa.Field, parent: int, in_list: bool) -> int:
-        """Add a node and all nodes below it; return the node. `in_list` says whether the node is below a list."""
+        """Add a node for `field`, and all nodes below it; return the node's index.
+
+        `parent` is the index of the node's parent, -1 for the column itself. `in_list` is True below a list or a map.
+        """
         kind = next((kind for is_kind, kind in _KINDS if is_kind(field.type)), None)
         if kind is None:
             raise UnsupportedDataError(f"a column of the type {field.type} cannot be decoded into")
@@ -90,6 +103,7 @@ class ColumnBuilder:
         """Decode values by the compiled function `kernel` of a format, such as Avro; return column, errors and reasons.
 
         Args:
+            slices: the values.
             kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows from the index
                 `row` on, until all rows are appended or the columns have no room for the next row. It returns the index
                 after the last appended row, and is called again, with empty columns, for the remaining rows. A value
@@ -99,8 +113,8 @@ class ColumnBuilder:
 
         Returns:
             Three values. The first is the column, with one row for each value. The second is an array with the error
-            of each row: 0, or the number that the kernel has set. The third has the text `TOO_LARGE` for each row that
-            needs more than `MAX_MEMORY` by itself, by row. Such a row is null, and its error is 0.
+            of each row: 0, or the number that the kernel has set. The third has, by row index, the text `TOO_LARGE` for
+            each row that needs more than `MAX_MEMORY` by itself. Such a row is null, and its error is 0.
 
         Raises:
             LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
@@ -141,10 +155,10 @@ class ColumnBuilder:
         return self._allocate(slots, sizes)
 
     def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> Columns | None:
-        """Return columns that have only the row `row`, or None if the row needs more than `MAX_MEMORY`.
+        """Return columns that begin with the row `row`, or None if this row needs more than `MAX_MEMORY`.
 
-        `write` writes rows from an index on into columns. It is called with more and more room until the row fits. The
-        result does not depend on earlier batches.
+        `write(columns, row)` appends rows from the index `row` on, and returns the index after the last appended row.
+        It is called with larger and larger columns until the row fits. The result does not depend on earlier batches.
         """
         slots = np.where(self._is_guess, 1 << 10, 1)
         sizes = np.where(self._bytes > 0, 1 << 16, 0)
@@ -186,13 +200,13 @@ class ColumnBuilder:
         self._bytes[texts] = np.maximum(sizes, self._bytes[texts] * more[texts])
 
     def _text_sizes(self, columns: Columns) -> np.ndarray[Any, Any]:
-        """Return the number of bytes that are written to each node; 0 for a node that has no bytes."""
+        """Return the number of bytes of all values in each node of texts or bytes; 0 for any other node."""
         nodes, _, ints, _ = columns
         ends = ints[np.where(self._bytes > 0, nodes[:, kernels.VALUES_AT] + nodes[:, kernels.SLOTS], 0)]
         return np.where(self._bytes > 0, ends, 0)
 
     def _array(self, columns: Columns, node: int = 0) -> pa.Array:
-        """Return the values of a node as an Arrow array, which shares the memory of `columns`.
+        """Return the values of the node `node` as an Arrow array, which shares the memory of `columns`.
 
         Only booleans, validity, and numbers of fewer than 64 bits are copied.
         """

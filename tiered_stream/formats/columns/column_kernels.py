@@ -1,12 +1,12 @@
-"""Kernels by which compiled decoders write columns of any nesting into one piece of memory that Arrow takes over.
+"""Kernels (functions that numba compiles) by which decoders write columns of any nesting into memory that Arrow uses.
 
-A schema is a table of its nodes in preorder. The root struct is node 0, a node's first child is the next node, and its
-next sibling is at `nodes[node, END]`. A LIST has one child. A map is a LIST whose child is a STRUCT of key and value,
-as in Arrow.
+A column's type is a table of nodes in preorder: the column, which is node 0, and all columns nested in it. A node's
+first child is the next node, and its next sibling is at `nodes[node, END]`. A LIST has one child. A map is a LIST whose
+child is a STRUCT of key and value, as in Arrow.
 
-`columns` is (nodes, bytes, ints, longs): the table, and one memory seen as uint8, int32 and int64.
-Each node has slots, and `append_...` writes the node's next slot. Every such function returns DONE, or NO_ROOM if there
-is no room. A kernel writes one row after the other:
+`columns` is (nodes, bytes, ints, longs): the table, and one piece of memory seen as uint8, int32 and int64. Each node
+has slots, one for each of its values, and `append_...` writes the next slot of the node with the index `node`. These
+functions return DONE, or NO_ROOM if the node is full. A kernel writes one row after the other:
 
     a STRUCT's slot, then one slot of each of its children (in any order);
     a LIST's elements, each a slot of its child, then the slot of the LIST itself, which holds all elements since the
@@ -45,7 +45,10 @@ DONE, NO_ROOM, NULL_VALUE = 0, -100, -101
 
 @inlined
 def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
-    """Add a slot that is not null to a node; return the slot, or -1 if there is no room."""
+    """Add a slot, the place of one value, to column `node`; return its index, or -1 if the column is full.
+
+    The slot is not null. `nodes` and `memory` are the first two parts of `columns` in other functions.
+    """
     slot = nodes[node, SLOTS]
     if slot >= nodes[node, MAX_SLOTS]:
         nodes[node, LACKS] = 1
@@ -57,7 +60,11 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Int:
-    """Append an integer, a date in days, or a timestamp in its unit to `node`. It must be within LOW and HIGH."""
+    """Append an integer, or a date or timestamp as an integer, to column `node` of `columns`; return DONE or NO_ROOM.
+
+    A date is in days, and a timestamp in the unit of the column. The value must be within LOW and HIGH, the limits of
+    the column's type. NO_ROOM means that the column is full.
+    """
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -68,7 +75,10 @@ def append_long(columns: Any, node: Int, value: Int) -> Int:
 
 @inlined
 def append_double(columns: Any, node: Int, value: Any) -> Int:
-    """Append a double to `node`. For a float column, the value must be one that a float holds exactly."""
+    """Append a double to column `node` of `columns`; return DONE, or NO_ROOM if the column is full.
+
+    For a float column, a float must hold the value exactly.
+    """
     return append_long(columns, node, np.float64(value).view(np.int64))
 
 
@@ -84,7 +94,10 @@ def append_bool(columns: Any, node: Int, value: Any) -> Int:
 
 @inlined
 def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Int:
-    """Append a decimal, given by the 128 bits of its unscaled value, to `node`. The caller must check the precision."""
+    """Append a decimal to column `node` of `columns`; return DONE, or NO_ROOM if the column is full.
+
+    `high` and `low` are the upper and lower 64 bits of its unscaled value. The caller must check the precision.
+    """
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -96,9 +109,9 @@ def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Int:
 
 @inlined
 def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Int:
-    """Append the `size` bytes of `data` at `at` to `node`.
+    """Append the `size` bytes at `data[at]` to column `node` of `columns`; return DONE, or NO_ROOM if it is full.
 
-    The caller must check bounds, and UTF-8 for a string column.
+    The caller must check that `data` has these bytes and, for a string column, that they are UTF-8.
     """
     nodes, memory, ints, _ = columns
     ends = nodes[node, VALUES_AT] + nodes[node, SLOTS]
@@ -121,9 +134,9 @@ def append_struct(columns: Any, node: Int) -> Int:
 
 @inlined
 def append_list(columns: Any, node: Int) -> Int:
-    """Append a list or a map to `node`.
+    """Append a list or a map to column `node` of `columns`; return DONE, or NO_ROOM if the column is full.
 
-    Its items are the elements that were appended to the node's child since the node's last slot.
+    Its items are the elements that were appended to the column's child since its last list or map.
     """
     nodes, memory, ints, _ = columns
     slot = _next_slot(nodes, memory, node)
@@ -135,10 +148,10 @@ def append_list(columns: Any, node: Int) -> Int:
 
 @kernel
 def append_null(columns: Any, node: Int) -> Int:
-    """Append a null to a node and, if it is a struct, to its children, at any depth.
+    """Append a null to column `node` of `columns`; return DONE, or NO_ROOM if a column is full.
 
-    The child of a list gets no slot. The caller must not have appended an element to this child since the list's last
-    slot.
+    If the column is a struct, its children at any depth get a null, too. The child of a list gets nothing. The caller
+    must not have appended elements to this child since the last list.
     """
     nodes, valid, ints, longs = columns
     at, end = node, nodes[node, END]
@@ -162,7 +175,7 @@ def append_null(columns: Any, node: Int) -> Int:
 
 @kernel
 def truncate(columns: Any, rows: Int) -> None:
-    """Remove the slots of all rows after the first `rows` rows, from all nodes."""
+    """Remove all rows after the first `rows` rows from `columns`."""
     nodes, _, ints, _ = columns
     nodes[0, SLOTS] = rows
     for node in range(1, nodes.shape[0]):
@@ -175,10 +188,11 @@ def truncate(columns: Any, rows: Int) -> None:
 
 @inlined
 def end_row(columns: Any, row: Int, first: Int, result: Int, errors: Any) -> Any:
-    """End the row of a value, and set `errors[row]`; return whether the columns had room for the row.
+    """End the row `row` after an attempt to append it; return whether the columns had room for the row.
 
-    `result` is DONE if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the
-    format, the row becomes null. `first` is the row with which the columns begin.
+    `result` is DONE if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error number of
+    the format, the row becomes null. `errors[row]` becomes the error number, otherwise 0. `first` is the row with which
+    the columns begin.
     """
     errors[row] = 0
     if result == DONE:
@@ -195,10 +209,10 @@ _MAX_MAP_KEYS = 1 << 20
 
 
 def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
-    """Return the array that `has_duplicate_key` takes as `key_table`.
+    """Return an int64 array of working memory, which `has_duplicate_key` takes as `key_table`.
 
-    The array has space for a hash table, which takes memory only when it is used, and a random seed as its last number.
-    If `maps` is False, the array has only the seed.
+    The array has space for a hash table of map keys, and a random seed as its last number. If `maps` is False, because
+    no column has maps, the array has only the seed.
     """
     room = allocate((2 * _MAX_MAP_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.
@@ -208,9 +222,9 @@ def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
 
 @kernel
 def character_end(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after the UTF-8 sequence of two to four bytes at `at` (Unicode, table 3-7).
+    """Return the position after the UTF-8 character of two to four bytes at `data[at]` (Unicode, table 3-7).
 
-    Returns -1 if the bytes from `at` to `stop` do not begin with a valid sequence.
+    Returns -1 if `data[at:stop]` does not begin with a valid character of two or more bytes.
     """
     first = data[at]
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
@@ -229,7 +243,7 @@ def character_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def is_utf8(data: Any, at: Int, stop: Int) -> Any:
-    """Return whether the bytes from `at` to `stop` are UTF-8. Surrogates and overlong forms are not UTF-8."""
+    """Return whether `data[at:stop]` is UTF-8. Surrogates and overlong forms are not UTF-8."""
     while 0 <= at < stop:
         at = at + 1 if data[at] < 128 else character_end(data, at, stop)
     return at >= 0
@@ -237,7 +251,7 @@ def is_utf8(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def unsigned_varint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a varint of at most 64 bits; return its value as a uint64, and the position after it.
+    """Read a varint of at most 64 bits at `data[at]`; return its value as a uint64, and the position after it.
 
     The position is -1 if the varint does not end before `stop`, and -2 if it has more than 64 bits.
     """
@@ -262,19 +276,22 @@ def from_zigzag(value: Any) -> Int:
 
 @inlined
 def load_double(data: Any, at: Int) -> Any:
-    """Return the little-endian double at a position."""
+    """Return the little-endian double in the 8 bytes at `data[at]`."""
     return np.uint64(load_uint64_le(data, at)).view(np.float64)
 
 
 @inlined
 def load_float(data: Any, at: Int) -> Any:
-    """Return the little-endian float at a position, as a double."""
+    """Return the little-endian float in the 4 bytes at `data[at]`, as a double."""
     return np.float64(np.uint32(load_uint32_le(data, at)).view(np.float32))
 
 
 @kernel
 def _key(columns: Any, node: Int, slot: Int) -> Any:
-    """Return the position and the size in bytes of the map key in a slot of `node`, within the memory of `columns`."""
+    """Return the position and the size, both in bytes, of the map key with the index `slot` in column `node`.
+
+    The position is within the memory of `columns`.
+    """
     nodes, _, ints, _ = columns
     ends = nodes[node, VALUES_AT] + slot
     return nodes[node, BYTES_AT] + ints[ends], np.int64(ints[ends + 1] - ints[ends])
@@ -290,7 +307,7 @@ def _are_equal(memory: Any, one: Int, other: Int, size: Int) -> Any:
 
 @kernel
 def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> Any:
-    """Return whether a map has two equal keys. The keys are in the slots of `node` from `first` on.
+    """Return whether a map has two equal keys. Its keys are all values of column `node` from the index `first` on.
 
     Returns True, too, if there are more than 2**20 keys, which are not compared. `key_table` is the array that
     `key_hash_table` returns.

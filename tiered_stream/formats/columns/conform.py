@@ -1,6 +1,7 @@
-"""Conversion of columns to a table's types without changing a value: fields by name, and numbers to wider types only.
+"""Conversion of Arrow columns to a table's types, and growth of types. Neither changes a value.
 
-Types grow by new fields and, if the table allows it, to wider types. Nothing else of a type changes.
+Conversion matches fields by name, and converts numbers to wider types only. A type grows by new fields and, if the
+table allows it, by wider types of numbers. Nothing else of a type changes.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ def with_items(
 
 
 def null_mask(column: pa.Array) -> pa.BooleanArray | None:
-    """Return a boolean for each row of a column, True if the row is null; or None if the column has no nulls."""
+    """Return a boolean for each row of `column`, True if the row is null. Returns None if the column has no nulls."""
     return column.is_null() if column.null_count else None
 
 
 def rows_with(marks: pa.BooleanArray, offsets: Offsets) -> pa.BooleanArray:
-    """Return a boolean for each row: True if `marks` is True for at least one of the row's items.
+    """Return a boolean for each row of a column of lists or maps: True if at least one item of the row is marked.
 
-    `marks` has a boolean for each item. Row n has the items from `offsets[n]` to `offsets[n + 1]`.
+    `marks` has a boolean for each item; null counts as False. Row n has the items from `offsets[n]` to
+    `offsets[n + 1]`.
     """
     before = np.concatenate([[0], np.cumsum(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))])
     return pa.array(before[offsets[1:]] > before[offsets[:-1]])
@@ -60,17 +62,17 @@ _WIDER = (
     (pa.int8(), pa.int16(), pa.int32(), pa.float64()),
     (pa.float32(), pa.float64()),
 )
-"""Types of numbers, each of which may be widened to all types to its right.
+"""Types of numbers. In each row, a type can be widened to all types to its right.
 
-Delta's type widening allows these steps (Delta: `TypeWidening`); decimals are handled in `widens`.
+Delta's type widening allows these steps (Delta: `TypeWidening`). The function `widens` has the rule for decimals.
 """
 _STEPS = {(narrow, wide) for row in _WIDER for at, narrow in enumerate(row) for wide in row[at + 1 :]}
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Return whether a column of the type `narrow` may be widened to the type `wide` without changing a value.
+    """Return whether a column of the type `narrow` can be widened to the type `wide` without changing a value.
 
-    Returns False for two equal types, unless they are decimals, and for types with fields.
+    Only numbers can be widened. Returns False for two equal types, unless they are decimals.
     """
     if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
         return bool(wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale)
@@ -78,10 +80,10 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return the column with the type `kind`, and a boolean for each row: True if one of its values does not fit.
+    """Return `column` converted to the type `kind`, and a boolean for each row: True if a value in it does not fit.
 
-    None in place of the booleans means that all values fit. Values that do not fit become null. Fields that `kind` does
-    not have are left out. Fields that the column does not have are null.
+    None in place of the booleans means that all values fit. Values that do not fit become null. Fields that `kind`
+    lacks are left out, and fields that the column lacks are null.
     """
     if column.type == kind:
         return column, None
@@ -125,20 +127,20 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with metadata that says: the table may lack columns of the schema, or have narrower types."""
+    """Return `schema` with metadata which says that the table may lack its columns or have narrower types."""
     return schema.with_metadata({_GROWN: b""})
 
 
 def is_grown(schema: pa.Schema) -> bool:
-    """Return whether the schema has the metadata that `mark_grown` sets."""
+    """Return whether `schema` has the metadata that `mark_grown` sets: the table may lack its columns."""
     return _GROWN in (schema.metadata or {})
 
 
 def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
-    """Return the type `planned`, grown by the fields and the wider types of the type `shown`, at any depth.
+    """Return the type `planned` with new fields and wider types of numbers from the type `shown`, at all levels.
 
-    If `add` is True, each struct gets the fields that only `shown` has, after its planned fields. If `widen` is True, a
-    number gets its type in `shown` if that type is wider.
+    If `add` is True, each struct gets the fields that only `shown` has, after its own fields. If `widen` is True, a
+    number gets its type in `shown` if that type is wider. Fields are matched by name.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
         names = {field.name.lower() for field in planned}
@@ -158,10 +160,10 @@ def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: 
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that holds all values of two types, both of which have grown from the same type.
+    """Return the type that holds all values of the types `one` and `other`, which have grown from the same type.
 
     Raises:
-        UnsupportedDataError: a number has become wider in two ways, so that no type holds both.
+        UnsupportedDataError: a number has two types of which neither is wider, such as int64 and double.
     """
     if conflict := _conflict(one, other, ""):
         raise UnsupportedDataError(
@@ -172,9 +174,9 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _conflict(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
-    """Return a text about the first number whose two types have no common type; None: there is none.
+    """Return a text that names the first number of which neither type, in `one` or `other`, is wider than the other.
 
-    `path` is the field path of `one` and `other`, for the text.
+    Returns None if there is no such number. `path` is the path of the field that has the types `one` and `other`.
     """
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         shared = ((field, other.field(at)) for field in one if (at := other.get_field_index(field.name)) >= 0)

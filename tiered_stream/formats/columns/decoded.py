@@ -1,4 +1,4 @@
-"""Values as kernels take them, interfaces of all decoders, and replacement of rows in a decoded column."""
+"""Byte strings as kernels take them, interfaces of all decoders, and replacement of single rows in a decoded column."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class ByteSlices:
     def after(self, sizes: Array | int) -> ByteSlices:
         """Return the values without their first bytes.
 
-        `sizes` is the number of bytes to leave out: one number for all values, or one for each value. A value that is
-        not null must have at least this number of bytes.
+        `sizes` is the number of bytes to leave out: one number for all values, or an array with a number for each
+        value. A value that is not null must have at least this number of bytes.
         """
         return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
 
@@ -66,14 +66,14 @@ class ByteSlices:
 
 
 MAX_BATCH_MEMORY = 256 << 20
-"""Maximum number of bytes in the column of more than one value."""
+"""Maximum memory of the column for a batch of several values, in bytes. A larger batch is decoded in smaller parts."""
 MAX_MEMORY = 1 << 30
-"""Maximum number of bytes in the column of a single value. A value that needs more becomes null."""
+"""Maximum memory of the column for a single value, in bytes. A value that needs more becomes null."""
 TOO_LARGE = "the value takes too much memory"
 """Reason that is reported for a value that needs more than `MAX_MEMORY`."""
 REASON_SIZE = 200
 _MAX_AT_ONCE = 8 << 20
-"""Maximum bytes of values whose rows are Python objects at one time, unless a single value is larger."""
+"""Maximum number of bytes of values whose rows are Python objects at the same time. One larger value is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Decoded:
 
 
 class LargeBatchError(Exception):
-    """Values whose column needs more than `MAX_BATCH_MEMORY`. They are decoded again, in smaller batches.
+    """Error for a batch whose column needs more than `MAX_BATCH_MEMORY`. The caller decodes it in smaller batches.
 
     A few bytes may become a large row: each `{}` in an array of wide structs takes bytes in all columns of the struct.
     `fitting` is about the number of values that were decoded before the limit was reached.
@@ -101,10 +101,15 @@ class LargeBatchError(Exception):
 
 
 def check_batch_memory(memory: int, decoded: int, values: int) -> None:
-    """Check the number of bytes `memory` in the column of the first `decoded` of a number of values.
+    """Check the memory of a column while a batch of values is decoded.
+
+    Args:
+        memory: bytes that the column takes so far.
+        decoded: number of values that the column has so far.
+        values: number of values in the batch.
 
     Raises:
-        LargeBatchError: they take too much memory, and fewer values take less.
+        LargeBatchError: `memory` is more than `MAX_BATCH_MEMORY`, and the batch has several values.
     """
     if values > 1 and memory > MAX_BATCH_MEMORY:
         raise LargeBatchError(decoded)
@@ -114,14 +119,14 @@ class ValueDecoder(ABC):
     """Decoder of values in one format to a column. Only one thread may use a decoder, for any number of batches."""
 
     kind: pa.DataType
-    """Type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""
+    """Type of the decoded column. With schema evolution, a batch may add fields to it or widen its numbers."""
 
     @abstractmethod
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode `values`. A value that cannot be decoded becomes null and gets a reason.
+        """Decode `values`; return the column and the reasons. A value that does not decode becomes null with a reason.
 
-        `values` may be a slice, and may have nulls. `headers` are the headers of the values' records, which may name
-        the values' schemas.
+        `values` may be a slice, and may have nulls. `headers` are the headers of the values' records. They are needed
+        only if they name the values' schemas.
 
         Raises:
             LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
@@ -129,14 +134,18 @@ class ValueDecoder(ABC):
 
 
 class SlicesDecoder(ValueDecoder):
-    """Decoder whose values can be given as `ByteSlices`, too."""
+    """Decoder that takes values as an Arrow array (`decode`) or as `ByteSlices` (`read`)."""
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
         return self.read(ByteSlices.of(values))
 
     @abstractmethod
     def read(self, slices: ByteSlices) -> Decoded:
-        """Decode the values of `slices`. A value that cannot be decoded becomes null and gets a reason."""
+        """Decode the values of `slices`. A value that does not decode becomes null, and the result has its reason.
+
+        Raises:
+            LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
+        """
 
 
 class TextDecoder(ValueDecoder):
@@ -163,10 +172,10 @@ class TextDecoder(ValueDecoder):
 def with_exact_rows(
     column: pa.Array, slices: ByteSlices, slots: Sequence[int], row: Callable[[bytes], Any], reasons: dict[int, str]
 ) -> pa.Array:
-    """Decode the values with the indexes `slots` one by one in Python; return `column` with their rows in these slots.
+    """Decode the values with the indexes `slots` one by one in Python; return `column` with the results at the indexes.
 
-    `row` decodes a value to a Python value that pyarrow converts. If `row` raises CorruptDataError, the slot of the
-    value is unchanged, and the error's text is added to `reasons` under the slot.
+    `row` decodes a value to a Python value that pyarrow converts to the column's type. If `row` raises
+    CorruptDataError, the column keeps its value at the index, and `reasons` gets the error's text under the index.
 
     Raises:
         LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
@@ -193,9 +202,9 @@ def with_exact_rows(
 
 
 def _list_memory(kind: pa.DataType) -> Callable[[Any], int] | None:
-    """Return a function of a value: about how many bytes the elements of its lists and maps take in a column.
+    """Return a function that estimates how many bytes the elements of a value's lists and maps take in a column.
 
-    The result is None if the type `kind` of the column has no lists and no maps.
+    The function takes a Python value of the type `kind`. The result is None if `kind` has no lists and no maps.
     """
     if types.is_struct(kind):
         nested = {field.name: memory for field in kind if (memory := _list_memory(field.type)) is not None}
@@ -214,14 +223,14 @@ def _list_memory(kind: pa.DataType) -> Callable[[Any], int] | None:
 
 
 def _slot_memory(kind: pa.DataType) -> int:
-    """Return about how many bytes a slot takes in all columns of the type `kind`, without the elements of lists."""
+    """Return an estimate of the bytes that one value of the type `kind` takes in a column, without list elements."""
     if types.is_struct(kind):
         return 1 + sum(_slot_memory(field.type) for field in kind)
     return 0 if types.is_null(kind) else 17 if types.is_decimal(kind) else 9
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
-    """Return `column` with the Python values of `rows` in the slots that are their keys.
+    """Return `column` with other values in some rows. `rows` has the new Python values by the index of the row.
 
     pyarrow converts the Python values to the column's type.
     """
@@ -235,5 +244,5 @@ def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
 
 
 def taken(column: pa.Array, slots: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return the values of a column at the indexes `slots`, in the order of `slots`."""
+    """Return the values of `column` at the indexes `slots`, in the order of `slots`."""
     return column.take(pa.Array.from_buffers(pa.int64(), len(slots), [None, pa.py_buffer(slots)]))

@@ -1,9 +1,9 @@
 """Decoder of single JSON values in Python, by the rules of Spark's `JacksonParser`.
 
-It decodes the values that kernels leave to it.
+It decodes the documents that the compiled decoder (`json_kernels.py`) does not decode.
 
 Dates, timestamps and decimals in texts are read by Spark's default formats (`DateTimeUtils.stringToDate`,
-`stringToTimestamp`, `ExprUtils.getDecimalParser`). A function for such a text returns None if Spark does not read it.
+`stringToTimestamp`, `ExprUtils.getDecimalParser`). Functions that read them return None if Spark would not read a text.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _DAYS = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 _YEAR_1, _YEAR_9600, _YEARS_400 = -62_135_596_800, 240_779_520_000, 146_097 * 86_400
-"""Seconds from 1970 to the start of a year, and in 400 years."""
+"""Seconds from 1970 to the start of the years 1 and 9600, and the number of seconds in 400 years."""
 _FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian calendar
 
 
 def days_of_text(text: str) -> int | None:
-    """Return the days since 1970 of the date in a text; None: the text is not a date.
+    """Return the days since 1970 of the date in `text`, or None if the text is not a date.
 
-    The text may also be this number of days itself.
+    The text may also be a number of days since 1970.
     """
     match = _DATE.fullmatch(text.strip(BLANKS))
     if match is not None:
@@ -55,9 +55,9 @@ def days_of_text(text: str) -> int | None:
 
 
 def microseconds_of_text(text: str, zone: str | None) -> int | None:
-    """Return the microseconds since 1970 of the timestamp in a text; None: the text is not a timestamp.
+    """Return the microseconds since 1970 of the timestamp in `text`, or None if the text is not a timestamp.
 
-    A text without a time zone is in `zone`. If `zone` is None, the text must not name a time zone.
+    A text without a time zone is a time in `zone`. If `zone` is None, the text must not name a time zone.
     """
     match = _TIMESTAMP.fullmatch(text.strip(BLANKS))
     days = None if match is None else _days(match)
@@ -83,9 +83,10 @@ def _days(match: re.Match[str]) -> int | None:
 
 
 def seconds_east(zone: str, local: int) -> int | None:
-    """Return the seconds east of UTC of a zone's name or offset, at a local time in seconds since 1970.
+    """Return the offset of a time zone from UTC in seconds, positive to the east, or None if the zone is unknown.
 
-    Returns None for an unknown zone.
+    `zone` is a name, such as `Europe/Berlin`, or an offset, such as `+02:00`. `local` is the local time at which the
+    offset is wanted, in seconds since 1970.
     """
     if zone in ("Z", "UTC", "GMT", "UT"):
         return 0
@@ -108,15 +109,15 @@ def seconds_east(zone: str, local: int) -> int | None:
 
 @cache
 def _zones() -> frozenset[str]:
-    """Return the names of zones. No other text may reach zoneinfo, which looks for files and modules of that name.
+    """Return the names of time zones that can be given to zoneinfo, which searches files and modules for other names.
 
-    Java does not know three of the names. `localtime` is another zone on each machine.
+    Factory, ROC and localtime are left out. Java does not know them, and `localtime` depends on the machine.
     """
     return frozenset(zoneinfo.available_timezones() - {"Factory", "ROC", "localtime"})
 
 
 def decimal_of_text(text: str) -> decimal.Decimal | None:
-    """Return the number in a text, in which commas are ignored; None: the text is not a number."""
+    """Return the number in `text`, or None if the text is not a number. Commas are ignored."""
     plain = text.replace(",", "")
     return decimal.Decimal(plain) if _NUMBER.fullmatch(plain) else None
 
@@ -134,7 +135,7 @@ _Convert = Callable[[Any], Any]
 
 
 class ExactJson:
-    """Converter of JSON documents to rows of the struct type `kind`. `zone` is for timestamps without a time zone."""
+    """Converter of JSON documents to rows of the struct type `kind`. Timestamps without a time zone are in `zone`."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
         self._zone = zone
@@ -144,7 +145,7 @@ class ExactJson:
         """Return the document `data` as a dict that pyarrow converts to a struct.
 
         Raises:
-            CorruptDataError: `data` is not a JSON object, or if a field does not fit its type.
+            CorruptDataError: `data` is not a JSON object, or a field does not fit its type.
         """
         document = parse_json(data)
         if type(document) is not Fields:
@@ -165,9 +166,9 @@ class ExactJson:
         return converter
 
     def _rule(self, kind: pa.DataType) -> tuple[Collection[type], _Convert]:
-        """Return the types of parsed values that may fit `kind`, and a function that converts their values.
+        """Return the Python types of parsed values that may fit `kind`, and a function that converts such values.
 
-        The function returns None for a value that does not fit.
+        The function returns None for a value that does not fit `kind`, or raises CorruptDataError.
         """
         if types.is_struct(kind):
             fields = {field.name: self._converter(field.type) for field in kind}
@@ -222,7 +223,7 @@ def _shorten(text: str) -> str:
 
 
 def _describe(value: Any) -> str:
-    """Return a short text that names a value, for use in a reason."""
+    """Return a short text that describes a value from `parse_json`, for an error's text."""
     match value:
         case None:
             return "null"

@@ -1,6 +1,6 @@
 """Decoder of JSON documents to a struct column, by the rules of Spark's `from_json` with its default options.
 
-`json_kernels.py` decodes the values whose meaning is certain. `exact_json.py` decodes each other value in Python. If a
+`json_kernels.py` decodes the values whose meaning is certain. `exact_json.py` decodes all other values in Python. If a
 field does not fit its type, Spark returns null for the field. Here, the whole value becomes null and has a reason.
 `docs/guides/json-types.md` lists the types and the differences from Spark.
 
@@ -40,6 +40,7 @@ class JsonDecoder(SlicesDecoder):
 
     Raises:
         ConfigurationError: JSON cannot be read into the type, or the zone is unknown.
+        UnsupportedDataError: the type is one that no decoder can write.
     """
 
     def __init__(self, kind: pa.StructType, zone: str = "UTC", *, widens: bool = False) -> None:
@@ -72,10 +73,10 @@ class JsonDecoder(SlicesDecoder):
         return self.read(slices)
 
     def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterator[pa.StructType]:
-        """Yield, for each document in `slots` that decodes to a wider type only, this wider type.
+        """Yield the column type that is needed for each document in `slots` that decodes only with wider number types.
 
-        `slots` are indexes of documents. The type is the original type of the column, with wider types for the
-        document's numbers.
+        `slots` are indexes of documents. A yielded type is the column's original type, with wider types for numbers of
+        the document. A document that decodes with no wider type is left out.
         """
         for slot in slots:
             document = slices.value(slot)
@@ -87,7 +88,7 @@ class JsonDecoder(SlicesDecoder):
 
 
 def compile_kernels() -> None:
-    """Compile or load the kernels that JSON needs, for `tiered-stream warm`."""
+    """Compile the kernels of the JSON decoder, or load them from the cache. `tiered-stream warm` calls this."""
     JsonDecoder(pa.struct([("a", pa.int64())])).decode(pa.scalar([b"{}"], pa.list_(pa.binary())).values)
 
 
@@ -139,7 +140,7 @@ _LONGS = range(-(1 << 63), 1 << 63)
 
 
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
-    """Return the type `kind` with the wider number types that `value`, a result of `parse_json`, needs.
+    """Return the type `kind` with wider number types where `value`, a result of `parse_json`, needs them.
 
     Only types of integers with at most 32 bits change: to double for a number with a fraction or an exponent, and to
     int64 for a larger integer. An integer that does not fit into int64 changes nothing.

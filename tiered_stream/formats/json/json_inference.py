@@ -4,7 +4,7 @@ Integers become bigint or, if they are larger, decimal. Integers of more than 38
 double. A field becomes a string if all its values are null or empty strings, or if its values have no common type.
 Fields are in the order of their names.
 
-`fitting_schema` names the type of one document as SQL text, for errors about a record of another schema.
+`fitting_schema` returns the type of one document as SQL text. Errors show it for a record that does not fit its schema.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _MAX_DIGITS = 38
 
 
 def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
-    """Return the struct type that has the fields of all documents. Values that are not JSON objects are ignored.
+    """Return the struct type that has the fields of all JSON documents in `values`.
+
+    Values that are not JSON objects are ignored.
 
     Raises:
         ConfigurationError: no document has a field.
@@ -65,10 +67,10 @@ def _kind(value: Any) -> pa.DataType:
 
 
 def _common_of(kinds: list[pa.DataType]) -> pa.DataType:
-    """Return the type that holds values of all types.
+    """Return the type that holds values of all types in `kinds`; the null type if `kinds` is empty.
 
-    Pairs are joined, then pairs of their results and so on: one after another, many small structs with different fields
-    would take time that grows with the square of their number.
+    Types are joined in pairs. Joined one after another, many small structs with different fields would take time that
+    grows with the square of their number.
     """
     while len(kinds) > 1:
         odd = kinds[-1:] if len(kinds) % 2 else []
@@ -87,7 +89,7 @@ def _list_of(kind: pa.DataType) -> pa.ListType:
 
 
 def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type that holds values of both types (Spark: `compatibleType`)."""
+    """Return the type that holds values of both types; string if there is no other (Spark: `compatibleType`)."""
     if left == right or types.is_null(right):
         return left
     if types.is_null(left):
@@ -131,7 +133,7 @@ def _settled(kind: pa.DataType) -> pa.DataType | None:
 
 
 MAX_CHARACTERS = 1_000
-"""Maximum length of a schema; a longer schema is not shown."""
+"""Maximum number of characters of a schema that `fitting_schema` returns."""
 _PAYLOAD, _BEFORE, _AFTER = "payload", "before", "after"
 _WITH_TYPES = (pa.field("op", pa.string()), pa.field("ts_ms", pa.int64()))
 
@@ -139,9 +141,9 @@ _WITH_TYPES = (pa.field("op", pa.string()), pa.field("ts_ms", pa.int64()))
 def fitting_schema(document: bytes | None, *, is_debezium: bool = False) -> str:
     """Return the type of a document as SQL text, or '' if the document is not a JSON object or the text is too long.
 
-    A document of Kafka Connect's JSON converter with schemas has only the field `payload` in the result. If
-    `is_debezium` is true, the document may be Debezium's envelope. The result then has the fields that a table needs,
-    and both images have the same columns.
+    If the document has a field `payload` that is an object, as Kafka Connect's JSON converter writes it, the result has
+    only this field. If `is_debezium` is true, the document may be Debezium's envelope. The result then has the fields
+    that a table needs, and `before` and `after` have the same columns.
     """
     try:
         kind = infer_json([document])

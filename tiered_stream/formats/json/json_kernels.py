@@ -1,8 +1,9 @@
 """Compiled half of the JSON decoder, which writes the documents whose meaning is certain into columns.
 
-A document is read once, without recursion: `stack` has a row for each open container. A key is first compared with the
-field whose key followed the same key in an earlier document (`plan[..., FOLLOWS]`), or was an object's first key
-(`plan[..., BEGINS]`). If this field has the key, no other field is compared.
+A container is an object, a map or an array. A document is read once, without recursion: `stack` has a row for each open
+container. The fields of objects usually have the same order in all documents, so `plan` remembers this order. A key is
+first compared with the field that was at its place in an earlier document (`FOLLOWS`, `BEGINS`). If this field has the
+key as its name, no other field is compared.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
 
 @inlined
 def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the number at `at` to the node `node`; return the position after the number.
+    """Append the number at `data[at]` to column `node` of `columns`; return the position after the number.
 
-    `plan` has the type of each node's column, and the document ends at `stop`. Returns DOUBTFUL if it is not certain
-    which value the column must get, and NO_ROOM if there is no room.
+    `plan` has the type of each node's column, and the document ends at the position `stop`. Returns DOUBTFUL if it is
+    not certain which value the column must get, and NO_ROOM if the columns are full.
     """
     begin, form = at, plan[node, FORM]
     mantissa, exponent, negative, integer, at = text.read_number(data, at, stop)
@@ -91,10 +92,10 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
-    """Append the string in `data[at:end]` to `node`, as a value of the column's type; return DONE, DOUBTFUL or NO_ROOM.
+    """Append the string `data[at:end]` to column `node` of `columns`, as a value of its type; return DONE if appended.
 
-    `plan` has the type of each node's column. DOUBTFUL: it is not certain which value the column must get. NO_ROOM:
-    there is no room.
+    `plan` has the type of each node's column. Returns DOUBTFUL if it is not certain which value the column must get,
+    and NO_ROOM if the columns are full.
     """
     form = plan[node, FORM]
     if form == STRING:
@@ -113,10 +114,10 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the string, number or literal at `at` to `node`; return the next position, DOUBTFUL or NO_ROOM.
+    """Append the string, number or literal at `data[at]` to column `node` of `columns`; return the position after it.
 
-    `plan` has the type of each node's column, and the document ends at `stop`. DOUBTFUL: it is not certain which value
-    the column must get. NO_ROOM: there is no room.
+    `plan` has the type of each node's column, and the document ends at the position `stop`. Returns DOUBTFUL if it is
+    not certain which value the column must get, and NO_ROOM if the columns are full.
     """
     byte, result = data[at], text.DOUBTFUL
     if byte == 34:
@@ -139,11 +140,11 @@ def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the node of the field whose key is at `at` (-1: no field has this name), and the position after the key.
+    """Return the column of the field whose key is at `data[at]` (-1: no such field), and the position after the key.
 
-    `names` has the names of all fields, and `plan` the place of each node's name in it. `top` is the row of the object
-    in `stack`; the field becomes the last field found in it. The position is DOUBTFUL if the key is malformed or
-    escaped, or if the object had this key before.
+    `names` has the names of all fields, and `plan` has the place of each column's name in `names`. `top` is the
+    object's row in the stack of open containers; the call sets the object's last field in it. The position is DOUBTFUL
+    if the key is malformed or escaped, or if the object had this key before.
     """
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
     hint = BEGINS if previous == node else FOLLOWS
@@ -171,10 +172,11 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 @inlined
 def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the node of a container's next value (-1: no column holds the value), and the position of the value.
+    """Return the column of a container's next value (-1: no column holds the value), and the position of the value.
 
-    `top` is the row of the container in `stack`. In an object or a map, the key at `at` is read first; a map's key is
-    also appended. The position is DOUBTFUL if the key is not certain, and NO_ROOM if there is no room for the key.
+    `top` is the container's row in the stack of open containers. In an object or a map, the key at `data[at]` is read
+    first, and a map's key is also appended. The position is DOUBTFUL if the key is malformed, escaped or a duplicate,
+    and NO_ROOM if the columns are full.
     """
     node = top[NODE]
     if top[CLOSING] == 93:
@@ -222,11 +224,11 @@ def _end_container(columns: Any, plan: Any, top: Any) -> Int:
 
 @inlined
 def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
-    """End the containers that are closed at `at`, after a value; return the innermost open container, and a position.
+    """End the containers that are closed at `data[at]`, after a value; return the depth and the next position.
 
-    A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
-    open. The returned position is the start of the next value or key, or DOUBTFUL or NO_ROOM. If no container is open,
-    it is the position after the document.
+    The depth is the index in `stack` of the innermost open container, before the call (`depth`) and after it. It is -1
+    if no container is open. The next position is the start of the next value or key, or the position after the
+    document. DOUBTFUL in place of the position means malformed JSON, and NO_ROOM means that the columns are full.
     """
     while depth >= 0:
         at = text.skip_blanks(data, at, stop)
@@ -245,14 +247,14 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append the value at `at` to the node `child`; return the innermost open container, and the next position.
+    """Append the value at `data[at]` to column `child` of `columns`; return the depth and the next position.
 
-    A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
-    open. The next position is the start of the next value or key, or the end of the document. In place of it, DOUBTFUL
-    or NO_ROOM may be returned.
+    The depth is the index in `stack` of the innermost open container, before the call (`depth`) and after it. It is -1
+    if no container is open. The next position is the start of the next value or key, or the position after the
+    document. DOUBTFUL in place of the position means that a value is not certain, and NO_ROOM that columns are full.
 
-    A container that is not empty is only begun: its first value or key is at the returned position. Containers that end
-    after the value are ended. If `child` is -1, the value is checked and not appended.
+    If the value is a container that is not empty, the call only begins it: its first value or key is at the next
+    position. Containers that end after the value are ended. If `child` is -1, the value is checked and not appended.
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
@@ -276,10 +278,10 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
 
 @kernel
 def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, stack: Any) -> Int:
-    """Append the document between `at` and `stop` to all columns; return DONE, DOUBTFUL or NO_ROOM.
+    """Append the document `data[at:stop]` to all columns; return DONE, DOUBTFUL or NO_ROOM.
 
-    `plan` and `names` describe the columns, and `stack` is working memory. DOUBTFUL: the meaning of a value is not
-    certain. NO_ROOM: there is no room.
+    `plan` and `names` describe the columns, and `stack` is working memory. DOUBTFUL means that the meaning of a value
+    is not certain, and NO_ROOM that the columns are full.
     """
     depth, child = np.int64(-1), np.int64(0)
     at = text.skip_blanks(data, at, stop)
@@ -294,10 +296,10 @@ def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, st
 
 @kernel
 def append_documents(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
-    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
+    """Append JSON documents from row `first` on until the columns are full; return the row after the last appended row.
 
     `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (plan, names), and
-    `room` is (stack,). A value whose meaning is not certain becomes null, and its entry in `errors` becomes DOUBTFUL.
+    `room` is (stack,). A document whose meaning is not certain becomes null, and `errors[row]` becomes DOUBTFUL for it.
     """
     data, starts, stops, valid = slices
     plan, names = program

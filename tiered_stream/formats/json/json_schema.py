@@ -22,7 +22,7 @@ from tiered_stream.formats.json.json_text import schema_json
 
 SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 NAMES = ("null", "object", "array", "string", *SIMPLE)
-"""Types of JSON Schema."""
+"""Names of the types that JSON Schema has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +30,27 @@ class Shape:
     """Facts about the values that a schema allows. Without arguments, a value may be anything."""
 
     names: frozenset[str] | None = None
-    """JSON Schema's types of the values; None: any type."""
+    """Names of the JSON Schema types that the values may have; None: any type."""
     text: pa.DataType | None = None
-    """Type of the column if the values are strings; None: string."""
+    """Arrow type of the column for values that are strings, such as a timestamp; None: string."""
     fields: dict[str, Shape] = field(default_factory=dict)
-    """Properties of the values that are objects."""
+    """Shapes of the properties of values that are objects, by the property's name."""
     others: Shape | None = None
-    """Values of all other properties (`additionalProperties`), if they have a schema."""
+    """Shape of the values of all other properties (`additionalProperties`); None: they have no schema."""
     items: Shape | None = None
-    """Items of the values that are arrays."""
+    """Shape of the items of values that are arrays; None: items have no schema."""
     is_tuple: bool = False
-    """True if items have different schemas by their position."""
+    """True if the items of arrays have different schemas by their position."""
     is_union: bool = False
-    """True if alternatives need columns of different types."""
+    """True if alternatives in the schema, such as `anyOf`, need columns of different types."""
     is_partial: bool = False
-    """True if only some alternatives describe the value, so that it may be anything in the others."""
+    """True if only some alternatives in the schema describe the value, so that others allow any value."""
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the column has its own type, which no alternatives change to text.
+        """Return whether the column's type is certain, so that alternatives in another shape cannot make it text.
 
-        This is so if simple types or properties are declared, and alternatives do not need columns of different types.
+        The type is certain if only simple types, or properties, are declared, and if `is_union` is False.
         """
         simple = self.names is not None and not self.names & {"object", "array"}
         return not self.is_union and (simple or bool(self.fields))
@@ -62,14 +62,14 @@ _Join = Callable[[Shape, Shape], Shape]
 
 
 def both(first: Shape, second: Shape) -> Shape:
-    """Return the shape of values that both shapes describe (`allOf`, `$ref` next to other keywords)."""
+    """Return the shape of values that must fit both shapes (`allOf`, or `$ref` next to other keywords)."""
     return _merged(first, second, _common_names(first.names, second.names), both)
 
 
 def filled(declared: Shape, alternatives: Shape) -> Shape:
-    """Return the shape `declared`, with attributes of `alternatives` where `declared` leaves them open.
+    """Return the shape `declared`, with attributes of `alternatives` where `declared` does not state them.
 
-    A condition on some values never changes a declared type, because the condition need not hold for all values.
+    Alternatives, such as `anyOf`, never change a declared type, because an alternative need not hold for all values.
     """
     if alternatives.is_partial and not declared.fields:
         return declared
@@ -78,7 +78,7 @@ def filled(declared: Shape, alternatives: Shape) -> Shape:
 
 
 def any_of(options: Sequence[Shape]) -> Shape:
-    """Return the shape of values that at least one of `options` describes."""
+    """Return the shape of values that fit at least one shape in `options`, which must not be empty."""
     described = [option for option in options if option.names != _NULL]
     if not described:
         return options[0]
@@ -113,9 +113,9 @@ def _common_names(first: frozenset[str] | None, second: frozenset[str] | None) -
 
 
 def _merged(first: Shape, second: Shape, names: frozenset[str] | None, join: _Join) -> Shape:
-    """Return a shape whose attribute `names` is `names`, and whose other attributes are joined from both shapes.
+    """Return the shape that joins `first` and `second`. Its attribute `names` is the argument `names`.
 
-    `join` joins the two shapes of a property, or of items.
+    The function `join` joins the two shapes that a property has in `first` and `second`, and likewise for items.
     """
     texts = [shape.text for shape in (first, second) if shape.text is not None]
     new = {name: shape for name, shape in second.fields.items() if name not in first.fields}
@@ -136,9 +136,10 @@ def _either(first: Shape | None, second: Shape | None, join: _Join) -> Shape | N
 
 
 def kind_of(shape: Shape) -> pa.DataType:
-    """Return the type of the column for values of a shape. If all values are null, it is string.
+    """Return the Arrow type of the column for values of the shape `shape`.
 
-    Integer and number become double. A string has the JSON text of values that may have several types.
+    Values that may be integer or number become double. Values that may have other combinations of types become string,
+    as JSON text. If all values are null, the type is string, too.
     """
     if shape.is_union:
         return pa.string()
@@ -148,14 +149,17 @@ def kind_of(shape: Shape) -> pa.DataType:
 
 
 def _single(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """Return the type of a column that has values of all `kinds`; None: only a text could have them all."""
+    """Return the type of a column for values of all types in `kinds`, or None if only JSON text can hold them all."""
     if kinds == {pa.int64(), pa.float64()}:
         return pa.float64()
     return None if len(kinds) > 1 else next(iter(kinds), pa.string())
 
 
 def unions_of(shape: Shape, path: str = "") -> Iterator[str]:
-    """Yield the paths of columns below `shape` that are text because their values may have several types."""
+    """Yield the paths of columns in `shape` that are text because their values may have several types.
+
+    `path` is the path of the column of `shape` itself.
+    """
     kind = kind_of(shape)
     if pa.types.is_struct(kind):
         for name, each in shape.fields.items():
@@ -185,12 +189,12 @@ log = logging.getLogger(__name__)
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _NAMES_OF_VALUES = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
 _MAX_TYPES, _MAX_NESTING = 10_000, 64
-"""Limits of a schema: number of types when written out, and levels of nesting."""
+"""Limits of a JSON Schema: number of subschemas when each `$ref` is written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
 
 def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = None) -> pa.StructType:
-    """Return the struct type for documents of the JSON Schema `text`.
+    """Return the Arrow struct type for documents of the JSON Schema `text`.
 
     `references` has the texts of other schemas, by the names by which `text` refers to them.
 
@@ -202,7 +206,10 @@ def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = N
 
 
 def json_schema_columns(text: bytes | str, references: Mapping[str, str] | None = None) -> pa.Schema:
-    """Return `json_schema_kind` as a schema, and log which columns are text because their values have several types."""
+    """Return the columns for documents of the JSON Schema `text`, as `json_schema_kind` does, and with the same errors.
+
+    Log which columns are text because their values may have several types.
+    """
     shape = _root_shape(text, references or {})
     _log_unions(tuple(unions_of(shape)))
     return pa.schema(list(kind_of(shape)))
@@ -228,7 +235,7 @@ def _log_unions(paths: tuple[str, ...]) -> None:
 
 
 def json_schema_title(text: str) -> str:
-    """Return the schema's title, which Confluent's clients use as the record's name, or '' if there is none.
+    """Return the title of the JSON Schema `text`, which Confluent's clients use as the record's name, or ''.
 
     Raises:
         ConfigurationError: the text is not JSON.
@@ -272,7 +279,11 @@ class _Reader:
             raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
     def shape(self, schema: Any, location: _Location) -> Shape:
-        """Return the shape that `schema` gives its values. A condition adds properties, but never changes a type."""
+        """Return the shape of the values that fit the subschema `schema`, which is at `location`.
+
+        Raises:
+            ConfigurationError: the subschema is invalid, too deep or too large, or has an unsupported reference.
+        """
         self._count(location)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):
@@ -307,10 +318,13 @@ class _Reader:
         )
 
     def _referenced(self, reference: Any, location: _Location) -> Shape:
-        """Return the shape of the schema to which `reference`, the value of a `$ref`, points.
+        """Return the shape of the subschema to which `reference`, the value of a `$ref` at `location`, points.
 
         `reference` is the name of a document, `#`, and a JSON pointer (RFC 6901). Without a name, the pointer is into
         the document of `location`.
+
+        Raises:
+            ConfigurationError: the document or the subschema does not exist, or the reference is an anchor.
         """
         if not isinstance(reference, str):
             raise location.error(f"$ref is {str(reference)[:80]!r}, and not a string")
@@ -340,7 +354,10 @@ class _Reader:
 
 
 def _id_of(document: Any) -> str:
-    """Return the `$id` by which other schemas refer to a document, without a fragment; '': there is no `$id`."""
+    """Return the `$id` of a JSON Schema document without its fragment, or '' if the document has no `$id`.
+
+    Other schemas refer to the document by its `$id`.
+    """
     address = document.get("$id", "") if isinstance(document, dict) else ""
     return address.partition("#")[0] if isinstance(address, str) else ""
 
@@ -353,7 +370,11 @@ def _joined(base: str, name: str) -> str:
 
 
 def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
-    """Return the value of the keyword `word`, which must be a list that is not empty; [] without the keyword."""
+    """Return the list that is the value of the keyword `word` in `schema`; [] if the schema lacks the keyword.
+
+    Raises:
+        ConfigurationError: the value is not a list, or is empty.
+    """
     items = schema.get(word, [])
     if not isinstance(items, list) or (word in schema and not items):
         raise location.error(f"{word!r} is a list of one or more")
@@ -361,9 +382,13 @@ def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
 
 
 def _names(schema: dict[str, Any], location: _Location) -> frozenset[str] | None:
-    """Return the types that `type` names; without it, the types of the values in `enum` or `const`.
+    """Return the names of the types that `schema` allows, or None if it allows any type.
 
-    Returns None, for any type, without these keywords or if a value is an object or an array.
+    The keyword `type` names them. Without this keyword, they are the types of the values in `enum` or `const`. An
+    object or array in `enum` or `const` means any type.
+
+    Raises:
+        ConfigurationError: a type does not exist, or `enum` is not a list.
     """
     if "type" not in schema:
         values = _list(schema, "enum", location) or ([schema["const"]] if "const" in schema else [])
@@ -377,9 +402,9 @@ def _names(schema: dict[str, Any], location: _Location) -> frozenset[str] | None
 
 
 def _alternatives(schema: dict[str, Any], location: _Location) -> Iterator[list[Any]]:
-    """Yield each list of alternative schemas, of which one or more describe a value, but not always all.
+    """Yield the lists of alternative subschemas in `schema`. A value need not fit all subschemas of a list.
 
-    The keywords are `anyOf` and `oneOf`, `then` with `else`, and `dependentSchemas`.
+    The lists are from `anyOf` and `oneOf`, from `then` with `else`, and from `dependentSchemas` or `dependencies`.
     """
     for word in ("anyOf", "oneOf"):
         if options := _list(schema, word, location):
@@ -392,6 +417,6 @@ def _alternatives(schema: dict[str, Any], location: _Location) -> Iterator[list[
 
 
 def _ignores_siblings(document: Any) -> bool:
-    """Return whether keywords next to `$ref` have no meaning in the document, which states draft 7 or older."""
+    """Return whether the JSON Schema document states draft 7 or older, in which keywords next to `$ref` are ignored."""
     draft = document.get("$schema") if isinstance(document, dict) else None
     return isinstance(draft, str) and re.search(r"draft-0[0-7]\b", draft) is not None

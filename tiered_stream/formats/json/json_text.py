@@ -1,4 +1,7 @@
-"""Parser of JSON to Python values that keep the text of numbers, and writers of JSON: as Jackson, and for users."""
+"""Parser of JSON to Python values that keep the text of numbers, and writers of JSON.
+
+`write_json` writes JSON as Jackson does, and `plain_json` writes JSON for users.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse one document into None, bool, str, list, `Integer`, `Real` and `Fields`.
+    """Parse one JSON document; return it as None, bool, str, list, `Integer`, `Real` and `Fields`, at any depth.
 
     Raises:
         CorruptDataError: the bytes are not a JSON document in UTF-8, have more than `MAX_NESTING` levels, or have a
@@ -72,7 +75,7 @@ _DECODER = json.JSONDecoder(
 
 
 def double_text(number: float) -> str:
-    """Return a double as Java writes it (`Double.toString` since JDK 19, which writes the fewest digits)."""
+    """Return the text of a double as Java writes it: `Double.toString` since JDK 19, which writes the fewest digits."""
     if not math.isfinite(number):
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     if number == 0 or 1e-3 <= abs(number) < 1e7:
@@ -85,7 +88,7 @@ def double_text(number: float) -> str:
 
 
 def write_json(value: Any) -> str:
-    """Return a value from `parse_json` as JSON text, as Jackson writes it: without blanks, and with Java's numbers."""
+    """Return a value from `parse_json` as JSON text in Jackson's form: no blanks, and numbers as Java writes them."""
     match value:
         case None:
             return "null"
@@ -112,7 +115,7 @@ def schema_json(text: bytes | str, what: str) -> Any:
     """Return the parsed JSON of a schema. `what` names the schema in errors, such as `an Avro schema`.
 
     Raises:
-        ConfigurationError: the text is not JSON, or has more than `_MAX_SCHEMA` characters.
+        ConfigurationError: the text is not JSON, or has more than 4 MiB.
     """
     if len(text) > _MAX_SCHEMA:
         raise ConfigurationError(f"{what} of {len(text)} characters; no more than {_MAX_SCHEMA} are read")
@@ -123,7 +126,7 @@ def schema_json(text: bytes | str, what: str) -> Any:
 
 
 def plain_json(value: Any) -> bytes:
-    """Return Python values as JSON, with decimals and bytes as strings.
+    """Return Python values, such as dicts and lists, as JSON in UTF-8, with decimals and bytes as strings.
 
     Bytes that are not UTF-8 become `{"base64": …}`.
     """
@@ -131,7 +134,7 @@ def plain_json(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` in a form that JSON has: a decimal as string, bytes as string, and any other value unchanged.
+    """Return a decimal or bytes as a string, because JSON has neither; return any other value unchanged.
 
     Bytes that are not UTF-8 become `{"base64": …}`.
     """

@@ -1,4 +1,4 @@
-"""Kernels that read strings, numbers, dates and timestamps in JSON text, or skip values.
+"""Kernels (functions that numba compiles) that read strings, numbers, dates and timestamps in JSON, or skip values.
 
 A function takes the bytes `data`, a position `at`, and the end `stop` of the text. Most functions return the position
 after the text that they have read, or DOUBTFUL (-1) if the meaning of the text is not certain. `exact_json.py` then
@@ -29,7 +29,7 @@ _LOWEST, _HIGHEST = -342, 308
 
 
 def _power_of_five(exponent: int) -> int:
-    """Return the highest 128 bits of `5**exponent`. For a negative exponent, these bits are rounded up."""
+    """Return the highest 128 bits of `5**exponent` as an integer. For a negative exponent, they are rounded up."""
     power: int = 5 ** abs(exponent)
     if exponent < 0:
         bits = (power - 1).bit_length()
@@ -92,9 +92,9 @@ def _rounded(digits: Any, exponent: Int) -> Any:
 
 @kernel
 def nearest_float(digits: Int, exponent: Int) -> Any:
-    """Return the float nearest to `digits * 10**exponent`, as a double, and whether the float is certain.
+    """Return the float nearest to `digits * 10**exponent`, as a double, and whether it is certain to be the nearest.
 
-    `digits` is not negative. A float that is not certain may be wrong.
+    `digits` is not negative.
     """
     value, certain = nearest_double(digits, exponent)
     # To round twice, first to a double, gives a wrong float only if the double lies exactly between two floats.
@@ -106,7 +106,7 @@ def nearest_float(digits: Int, exponent: Int) -> Any:
 DOUBTFUL = -1
 
 MAX_NESTING = 64
-"""Maximum levels of nesting that the kernels read."""
+"""Maximum levels of nesting in a document that kernels read. Python decodes deeper documents."""
 
 _ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES = _ONES * np.uint64(0x22), _ONES * np.uint64(0x5C)
@@ -123,9 +123,9 @@ def skip_blanks(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def string_end(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position of a string's closing quote; `at` is the position after the opening quote.
+    """Return the position of a JSON string's closing quote; `at` is the position after the opening quote.
 
-    Returns DOUBTFUL for escapes, control characters and invalid UTF-8.
+    Returns DOUBTFUL if the string has an escape, a control character or invalid UTF-8, or does not end before `stop`.
     """
     loadable = data.shape[0] - 8
     while at < stop:
@@ -154,7 +154,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -> Any:
-    """Return whether the bytes of `data` at `at` equal the `size` bytes of `text` at `text_at`.
+    """Return whether `data` has, from the position `at` to `stop`, first the `size` bytes of `text` at `text_at`.
 
     In `text`, at least 8 more bytes must follow the compared bytes.
     """
@@ -174,7 +174,7 @@ def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -
 
 @inlined
 def literal_end(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after `true`, `false` or `null`, or DOUBTFUL if none of them is at `at`."""
+    """Return the position after the `true`, `false` or `null` at `data[at]`, or DOUBTFUL if none of them is there."""
     if stop - at < 4:
         return np.int64(DOUBTFUL)
     word = load_uint32_le(data, at)
@@ -185,9 +185,9 @@ def literal_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
-    """Read the decimal digits at `at`, and append them to the number `value`.
+    """Read the decimal digits at `data[at]`; return `value` with these digits appended, and the position after them.
 
-    Returns the new value, which may overflow, and the position after the digits.
+    There may be no digit. The returned number may overflow an int64.
     """
     while at < stop:
         digit = np.int64(data[at]) - 48
@@ -200,10 +200,10 @@ def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
 
 @inlined
 def read_number(data: Any, at: Int, stop: Int) -> Any:
-    """Read a number; return (digits, exponent, is negative, is integer, position after the number).
+    """Read the JSON number at `data[at]`; return (digits, exponent, is negative, is integer, next position).
 
-    The number's absolute value is digits times ten to the exponent. The position is DOUBTFUL if the number is malformed
-    or has more than 18 digits.
+    The number's absolute value is `digits * 10**exponent`. The position is DOUBTFUL if the number is malformed or has
+    more than 18 digits.
     """
     negative = data[at] == 45
     at += negative
@@ -234,16 +234,16 @@ def read_number(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _two(data: Any, at: Int) -> Int:
-    """Return the number that the two decimal digits at `at` write, or -10000 if a byte is not a digit."""
+    """Return the number with the two decimal digits at `data[at]`, or -10000 if one of the two bytes is not a digit."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
 
 
 @inlined
 def read_date(data: Any, at: Int, stop: Int) -> Any:
-    """Read a date `YYYY-MM-DD`, from the year 1 on; return the days since 1970 and the position after the date.
+    """Read the date `YYYY-MM-DD` at `data[at]`; return its days since 1970 and the position after the date.
 
-    The position is DOUBTFUL if this is not a date.
+    The position is DOUBTFUL if there is no such date, or if its year is 0000.
     """
     if stop - at < 10 or data[at + 4] != 45 or data[at + 7] != 45:
         return np.int64(0), np.int64(DOUBTFUL)
@@ -262,9 +262,9 @@ def read_date(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _read_zone(data: Any, at: Int, stop: Int) -> Any:
-    """Return the offset from UTC in seconds, positive to the east, that `data[at:stop]` states.
+    """Return the offset from UTC that `data[at:stop]` states, in seconds to the east, and whether it is valid.
 
-    Also returns whether the text is `Z`, `+HH:MM` or `-HH:MM`; otherwise the offset has no meaning.
+    The offset is valid if the text is `Z`, `+HH:MM` or `-HH:MM`, with fewer than 18 hours.
     """
     if stop - at == 1:
         return np.int64(0), data[at] == 90
@@ -280,7 +280,7 @@ def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> A
     """Return the microseconds since 1970 of the timestamp `data[at:stop]`, and whether this result is certain.
 
     The result is certain if the text is `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]`. In addition, `zoned` must be True for a
-    text with a zone, and `unzoned` for a text without one.
+    text with a zone, and `unzoned` must be True for a text without a zone.
     """
     days, at = read_date(data, at, stop)
     if at < 0 or stop - at < 9 or (data[at] != 84 and data[at] != 32) or data[at + 3] != 58 or data[at + 6] != 58:
@@ -305,7 +305,10 @@ def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> A
 
 @kernel
 def skip_scalar(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after the string, number or literal at `at`, or DOUBTFUL if none is certain to be there."""
+    """Return the position after the string, number, `true`, `false` or `null` at `data[at]`.
+
+    Returns DOUBTFUL if no such value is there, or if it is not certain where the value ends.
+    """
     byte = data[at]
     if byte == 34:
         at = string_end(data, at + 1, stop)
@@ -318,7 +321,7 @@ def skip_scalar(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def skip_colon(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position of the value after a colon, or DOUBTFUL if no colon follows `at`. Blanks are skipped."""
+    """Skip the colon at `data[at]` and blanks around it; return the next position, or DOUBTFUL if there is no colon."""
     if at < stop and data[at] != 58:
         at = skip_blanks(data, at, stop)
     if at >= stop or data[at] != 58:

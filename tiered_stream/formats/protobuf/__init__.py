@@ -1,10 +1,10 @@
 """Decoder of protobuf, with the results of Spark's `from_protobuf`.
 
-Other packages use `proto_compiler`, and `open_decoder` for the rest.
+Other packages use `proto_compiler`, and create the decoder by `formats/open_decoder.py`.
 
-    proto_compiler     `.proto` files to descriptor sets
-    protobuf_decoder   decoder of messages to a column, its types and the kernel's program
-    protobuf_kernels   messages in the usual form
+    proto_compiler     compilation of `.proto` files to descriptor sets
+    protobuf_decoder   decoder of messages to a column, and the column's type
+    protobuf_kernels   compiled functions that read messages in the usual form
 """
 
 from tiered_stream.extras import naming_extras

@@ -27,7 +27,7 @@ from tiered_stream.errors import ConfigurationError
 
 _COMPILE_SECONDS = 60
 _LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
-"""Beginning of a line that the compiler logs, with a time and a thread, next to its errors."""
+"""Beginning of a log line in the compiler's error output, which is no error of a `.proto` file."""
 _CONFLUENT = (
     "confluent/meta.proto", "confluent/type/decimal.proto", "confluent/type/variant.proto",
     "confluent/types/decimal.proto",
@@ -35,10 +35,10 @@ _CONFLUENT = (
 
 
 def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
-    """Compile `.proto` files; return their descriptor set.
+    """Compile `.proto` files; return the serialized descriptor set of the files and of all files that they import.
 
-    `files` has the texts of the files, by the names by which the files import each other. In place of a text may be the
-    serialized `FileDescriptorProto` of a file.
+    `files` has the text of each file, by the name by which other files import it. In place of a text, bytes are the
+    file's serialized `FileDescriptorProto`.
 
     Raises:
         ConfigurationError: a file cannot be compiled, a name is absolute or contains `..`, or the compiler is not
@@ -60,7 +60,7 @@ def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def compiled_file(path: Path) -> bytes:
-    """Compile a `.proto` file; return the descriptor set of the file and of all files that it imports.
+    """Compile a `.proto` file; return the serialized descriptor set of the file and of all files that it imports.
 
     Raises:
         ConfigurationError: the file cannot be compiled, it imports a file from outside its folder, or the compiler is
@@ -76,7 +76,13 @@ def compiled_file(path: Path) -> bytes:
 
 
 def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDescriptorSet | None = None) -> bytes:
-    """Return the descriptor set of the files `names` in a folder, and of all files in `given`."""
+    """Compile the files `names` in `folder`; return the serialized descriptor set of them, of `given`, and of imports.
+
+    `given` has the descriptors of files that need no compilation; `names` may import them.
+
+    Raises:
+        ConfigurationError: a file cannot be compiled, or the compiler is not installed.
+    """
     if find_spec("grpc_tools") is None:
         raise ConfigurationError(
             "a .proto file takes a compiler, the package grpcio-tools: pip install 'tiered-stream[formats]'. "
@@ -109,7 +115,7 @@ def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDesc
 
 
 def _write_known_protos(folder: Path) -> None:
-    """Write the `.proto` files that are built into Confluent's registry into a folder, under their import names."""
+    """Write the `.proto` files that Confluent's registry has built in into `folder`, under their import names."""
     for name in _CONFLUENT:
         _write(folder / name, pkgutil.get_data(__package__, name) or b"")
     google = find_spec("google.type")

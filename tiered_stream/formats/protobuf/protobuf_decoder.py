@@ -4,9 +4,9 @@ Types are equal to Spark's (`protobuf.utils.SchemaConverters`). Unsigned numbers
 numbers, and enums are strings. `Timestamp` becomes a timestamp and `Duration` a duration. A message without fields has
 no column. Recursive messages and groups are refused.
 
-Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form. Its program has
-the message's fields by number, and the column's node that each field fills. Google's library decodes all other values
-in Python, one by one, and decides whether these are messages.
+Compiled functions (`protobuf_kernels.py`) decode messages in the usual form. Their program has the message's fields by
+number, and for each field the node that it fills: a column, or a column nested in it. Google's library decodes all
+other values in Python, one by one, and decides whether these are messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tiered_stream.formats.columns.decoded import ByteSlices, Decoded, SlicesDec
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
 
 _MAX_BYTES, _MAX_FIELDS, MAX_DEPTH = 16 << 20, 10_000, 64
-"""Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
+"""Limits of a schema: bytes of its descriptor set, fields when each use of a message counts, and levels of nesting."""
 
 _OF = FieldDescriptor
 _SCALARS = {
@@ -45,7 +45,7 @@ _SCALARS = {
     _OF.TYPE_BOOL: (kernels.BOOL, pa.bool_()), _OF.TYPE_ENUM: (kernels.ENUM, pa.string()),
     _OF.TYPE_STRING: (kernels.TEXT, pa.string()), _OF.TYPE_BYTES: (kernels.BYTES, pa.binary()),
 }  # fmt: skip
-"""Codec and column type of each type of fields that are not messages."""
+"""Codec (`protobuf_kernels.py`) and Arrow type, by the protobuf type of a field that is not a message."""
 _FilePart = TypeVar("_FilePart", descriptor_pb2.FileDescriptorProto, descriptor_pb2.DescriptorProto)
 _TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us")}
 
@@ -88,13 +88,14 @@ def _without_extensions(part: _FilePart) -> _FilePart:
 
 
 def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
-    """Return the struct type of a message.
+    """Return the Arrow struct type for the message type `message`.
 
-    `above` are the names of the messages around the message, and `left` has the number of fields that are still
-    allowed.
+    Args:
+        above: full names of the message types in which this message is nested.
+        left: list of one number, the fields that are still allowed; the call decreases it.
 
     Raises:
-        ConfigurationError: the message is recursive, has a group, or exceeds a limit of this module.
+        ConfigurationError: the message is recursive, has a group, has too many fields, or is nested too deeply.
     """
     if message.full_name in above:
         raise ConfigurationError(f"the message {message.full_name} holds itself; recursive types have no columns")
@@ -109,9 +110,9 @@ def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int
 
 
 def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    """Return the type of a field's column; None: the field has a message without fields, and so no column.
+    """Return the Arrow type of a field's column, or None if the field's message has no fields, and so no column.
 
-    `above` are the names of the messages around the field, and `left` has the number of fields that are still allowed.
+    The arguments `above` and `left`, and the errors, are as in `_message_columns`.
     """
     if is_map(field):
         pair = field.message_type.fields_by_name
@@ -154,12 +155,15 @@ _WIRES = {
 
 
 def symbols(enum: EnumDescriptor) -> dict[int, str]:
-    """Return the names of an enum by their numbers. If a number has several names, the first counts, as in Java."""
+    """Return the name of each number of an enum. If a number has several names, the first one counts, as in Java."""
     return {value.number: value.name for value in reversed(enum.values)}
 
 
 class _Compiler:
-    """Compiler of the program that reads a message into the builder's columns, which have the message's type."""
+    """Compiler of the program by which kernels read messages into the columns of `builder`.
+
+    The columns must have the message's type.
+    """
 
     def __init__(self, builder: ColumnBuilder) -> None:
         self._messages: list[tuple[int, int, int]] = []
@@ -169,9 +173,10 @@ class _Compiler:
         self._builder = builder
 
     def program(self, message: Descriptor) -> tuple[Table, Table, Table, Table]:
-        """Return (messages, fields, table, texts), as `protobuf_kernels` describes them.
+        """Return the program for the message type `message` as arrays: (messages, fields, table, texts).
 
-        The table has the numbers of enums in order, and the positions and sizes of their names in the texts.
+        `protobuf_kernels` describes the columns of the first two arrays. The table has a row for each number of an
+        enum, sorted by number: the number, and the position and size of its name in the texts.
         """
         self._add(message, 0, False)
         return (
@@ -180,9 +185,9 @@ class _Compiler:
         )  # fmt: skip
 
     def _add(self, message: Descriptor, node: int, is_entry: bool) -> int:
-        """Add a message whose struct is the node `node`, and the messages within it; return the message's index.
+        """Add a message type and the message types nested in it to the program; return the index of the message type.
 
-        `is_entry` is True if the message is the entry of a map field.
+        `node` is the column's node for the message, a struct. `is_entry` is True if the message is an entry of a map.
         """
         number, first = len(self._messages), len(self._fields)
         self._messages.append((first, first + len(message.fields), node))
@@ -231,12 +236,12 @@ def _codec(field: FieldDescriptor) -> int:
 
 _LARGEST_MICROSECONDS = 2**63 - 1
 _HALVES = {_OF.CPPTYPE_UINT32: 1 << 31, _OF.CPPTYPE_UINT64: 1 << 63}
-"""Half of the range of each unsigned type."""
+"""Half of the range of each unsigned type, by Google's constant for the type."""
 _Convert = Callable[[Any], Any]
 
 
 class ProtobufDecoder(SlicesDecoder):
-    """Decoder of values that are all messages of one protobuf type."""
+    """Decoder of values that are all messages of one protobuf type, to a struct column."""
 
     def __init__(
         self, descriptor_set: bytes, message: str, keys: Collection[str] = (), images: Collection[str] = ()
@@ -246,8 +251,9 @@ class ProtobufDecoder(SlicesDecoder):
         Args:
             descriptor_set: the output of `protoc --descriptor_set_out --include_imports`.
             message: full name of the message.
-            keys: fields that are never null in a message, if they have no presence: not written means 0, '' or false.
-            images: fields with messages in which `keys` are not null either.
+            keys: names of fields, in any case, that are never null in a message. If such a field has no presence and is
+                not written, it becomes 0, '' or false. In other fields, this value becomes null.
+            images: names of fields with messages, such as Debezium's `after`, to whose fields `keys` applies, too.
 
         Raises:
             ConfigurationError: the descriptor set is invalid or lacks the message, or no column can have the message's
@@ -271,9 +277,9 @@ class ProtobufDecoder(SlicesDecoder):
         return Decoded(self._with_keys(column, self._class.DESCRIPTOR) if self._keys else column, reasons)
 
     def _with_keys(self, column: pa.StructArray, message: Descriptor) -> pa.StructArray:
-        """Return a column of messages, with 0, '' or false in place of nulls in `keys`.
+        """Return a column of messages, with 0, '' or false in place of nulls in the fields that the user named as keys.
 
-        Only fields in `keys` that have no presence are changed.
+        Fields that have presence, and repeated fields, are unchanged. `message` is the messages' type.
         """
         children = []
         for at, part in enumerate(column.type):
@@ -288,7 +294,11 @@ class ProtobufDecoder(SlicesDecoder):
         return pa.StructArray.from_arrays(children, fields=list(column.type), mask=column.is_null())
 
     def _exact_row(self, content: bytes) -> Any:
-        """Decode the message `content` by Google's library; return its row as a dict."""
+        """Decode the message `content` by Google's library; return its row as a dict.
+
+        Raises:
+            CorruptDataError: `content` is not a message of the wanted type, or lacks a required field.
+        """
         try:
             message = self._class.FromString(content)
             if message.IsInitialized():
@@ -306,11 +316,11 @@ def _struct_of(message: Descriptor) -> _Convert:
 
 
 def _getter(field: FieldDescriptor) -> _Convert:
-    """Return a function that returns the column value of `field` in a message.
+    """Return a function that takes a message of Google's library, and returns the value of `field` for the column.
 
-    The value of a field that was not written is the default that the schema states, or None if the schema states no
-    default. A field without presence counts as not written if it has the default value of its type. A repeated field
-    that was not written is an empty list.
+    If the field was not written, its value is the default that the schema states, or None without such a default. A
+    field without presence counts as not written if it has the default value of its type. A repeated field that was not
+    written is an empty list.
     """
     get = attrgetter(field.name)
     if is_map(field):
@@ -346,9 +356,9 @@ def _converter(field: FieldDescriptor) -> _Convert:
 
 
 def _text(field: FieldDescriptor, value: str | bytes) -> str:
-    """Return `value` if it is a string; raise CorruptDataError for bytes, which are not UTF-8.
+    """Return the text of a string field; raise CorruptDataError if `value` is bytes.
 
-    Google's library gives bytes if a schema does not require UTF-8, as in proto2.
+    Google's library returns bytes for a text that is not UTF-8, if the schema does not require UTF-8, as in proto2.
     """
     if isinstance(value, bytes):
         raise CorruptDataError(f"{field.full_name}: a string is not UTF-8")
@@ -363,7 +373,7 @@ def _microseconds(field: FieldDescriptor, time: Message) -> int:
 
 
 def compile_kernels() -> None:
-    """Compile or load the kernels that protobuf needs, for `tiered-stream warm`."""
+    """Compile the kernels of the protobuf decoder, or load them from the cache. `tiered-stream warm` calls this."""
     empty = descriptor_pb2.DescriptorProto(name="Empty")
     file = descriptor_pb2.FileDescriptorProto(name="empty.proto", message_type=[empty])
     decoder = ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "Empty")

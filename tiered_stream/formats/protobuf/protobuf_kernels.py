@@ -1,16 +1,15 @@
 """Compiled half of the protobuf decoder, which writes messages from their bytes into columns.
 
 A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark the
-position of each field's value, and is then written field by field. The values of a repeated field are found by a second
-scan.
+position of each field's value, and is then written field by field. A second scan finds the values of a repeated field.
 
-Values that are "not plain" are left to Google's library, one by one. Among these are:
+Google's library decodes messages that are "not plain", one by one. A message is not plain if it has, for example:
 
 - malformed bytes, and texts that are not UTF-8
 - groups, and a message in several pieces
 - enum numbers without a name
 - a map with a duplicate key
-- a missing field that is required or has a default
+- no value for a field that is required or has a default
 """
 
 from __future__ import annotations
@@ -47,20 +46,20 @@ MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
 NOT_PLAIN = 1
-"""Result of a value whose message is left to Google's library."""
+"""Result of a kernel for a message that Google's library must decode."""
 LONGEST_TAG = 5
-"""Maximum number of bytes in a tag, and in a length prefix; a message with longer ones is left to Google's library."""
+"""Maximum number of bytes in a tag or a length prefix. Google's library decodes a message with a longer one."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
-"""Wire types that are decoded here. A message with the wire types of groups is left to Google's library."""
+"""Numbers of the wire types that kernels decode. The other wire types are groups, which Google's library decodes."""
 MAX_SECONDS = 9_000_000_000_000
-"""Maximum seconds of a time that surely fits into microseconds."""
+"""Maximum seconds of a time that kernels decode; its microseconds fit into an int64."""
 
 
 @inlined
 def _tag(data: Any, at: Int, stop: Int) -> Any:
-    """Read a tag; return (field number, wire type, start of the value, end of the value).
+    """Read the tag at `data[at]`; return (field number, wire type, start of the value, end of the value).
 
-    The end is -1 if the tag or the value is malformed, or the message must be left to Google's library.
+    The end is -1 if the tag or the value is malformed, or if Google's library must decode the message.
     """
     tag, begin = slots.unsigned_varint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
@@ -84,7 +83,10 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
-    """Return the row from `first` to `last` (exclusive) whose first column is `number`, -1 if there is none."""
+    """Return the index of the row of `table` whose first column is `number`, or -1 if there is none.
+
+    Only rows from `first` to `last` (exclusive) are searched. They must be sorted by their first column.
+    """
     low, high = np.int64(first), np.int64(last)
     while low < high:
         middle = (low + high) // 2
@@ -97,10 +99,10 @@ def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Write the start (`begin`) and the end of a field's value into `marks`.
+    """Write the start (`begin`) and the end of a field's value into `marks`; return whether the message is plain.
 
-    Return false if the message must be left to Google's library. `field` is the field's row in `fields`, and `first`
-    and `last` are the bounds of the rows of the message's fields. `wire` is the wire type of the value. For a repeated
+    If it is not plain, Google's library must decode it. `field` is the index of the field's row in `fields`. The rows
+    of the message's fields are from `first` to `last` (exclusive). `wire` is the wire type of the value. For a repeated
     field, `begin` is the position of a tag, and only the position of the first tag is written.
     """
     row = fields[field]
@@ -111,7 +113,7 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
         if marks[field, AT] < 0:
             marks[field, AT] = begin
         return True
-    # The library also checks values that a later value replaces: a text may not be UTF-8.
+    # The library also checks values that a later value replaces, such as a text that is not UTF-8.
     if row[CODEC] >= TEXT and (marks[field, AT] >= 0 or (row[CODEC] == EMPTY and end > begin)):
         return False
     if row[ONEOF] >= 0:
@@ -126,11 +128,11 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 @kernel
 def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
-    """Scan the message between `at` and `stop`; write the start and the end of each field's value into `marks`.
+    """Write the start and the end of each field's value in the message `data[at:stop]` into `marks`.
 
-    The start is -1 for a field that the message lacks. The start of a repeated field is the position of its first tag.
-    `first` and `last` are the bounds of the rows of the message's fields in `fields`. Return false if the message must
-    be left to Google's library.
+    Return False if Google's library must decode the message. The rows of the message's fields in `fields` are from
+    `first` to `last` (exclusive). The start is -1 for a field that the message lacks. For a repeated field, the start
+    is the position of its first tag.
     """
     for field in range(first, last):
         marks[field, AT] = -1
@@ -156,7 +158,7 @@ def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: I
 
 @inlined
 def _integer(value: Any, codec: Int) -> Int:
-    """Return the signed integer that `value`, a uint64 from the wire, stands for in a field with the codec `codec`."""
+    """Return the signed integer that the uint64 `value` encodes in a field with the codec `codec`."""
     if codec == SINT32:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
@@ -177,11 +179,11 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 
 @kernel
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Append the `Timestamp` or `Duration` between `at` and `stop` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the `Timestamp` or `Duration` in `data[at:stop]` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `row` is the field's row in the table of fields. Return NOT_PLAIN if the time has an unknown field or the same field
-    twice, or if the seconds exceed MAX_SECONDS. Also return it if the fields have other numbers or types than in
-    Google's own messages. Google's library then decodes the message.
+    `row` is the field's row in the table of fields. NO_ROOM means that the columns are full. NOT_PLAIN means that
+    Google's library must decode the message. The time has an unknown field or the same field twice then, or its seconds
+    exceed MAX_SECONDS, or its message type has other field numbers or types than Google's.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     if row[A] == 0 and at < stop:
@@ -204,10 +206,10 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Append the text, bytes or time between `at` and `stop`; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the text, bytes or time in `data[at:stop]` to the field's column; return DONE, NOT_PLAIN or NO_ROOM.
 
     `row` is the field's row in the table of fields. An empty text, or no bytes, becomes null if the field has no
-    presence. NOT_PLAIN: Google's library must decode the message.
+    presence. NOT_PLAIN means that Google's library must decode the message, and NO_ROOM that the columns are full.
     """
     codec, node = row[CODEC], row[NODE]
     if codec == TIME:
@@ -221,11 +223,12 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the number, boolean or enum between `at` and `stop`; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the number, boolean or enum in `data[at:stop]` to the field's column; return DONE, NOT_PLAIN or NO_ROOM.
 
     `row` is the field's row in the table of fields. Zero, also as an enum's number, and false become null if the field
     has no presence. Otherwise, an enum becomes its name: `table` has the numbers and the places of the names in
-    `texts`. NOT_PLAIN: the enum has no such number, so Google's library must decode the message.
+    `texts`. NOT_PLAIN means that the enum has no such number, so Google's library must decode the message. NO_ROOM
+    means that the columns are full.
     """
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
@@ -256,10 +259,10 @@ def _value(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, te
 
 @kernel
 def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append all numbers in the packed value between `at` and `stop`; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append all numbers in the packed value `data[at:stop]` to the field's column; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `row` is the field's row in the table of fields. `table` and `texts` have the names of enums. NOT_PLAIN: Google's
-    library must decode the message.
+    `row` is the field's row in the table of fields. `table` and `texts` have the names of enums. NOT_PLAIN means that
+    Google's library must decode the message, and NO_ROOM that the columns are full.
     """
     size = row[SIZE]
     while at < stop:
@@ -281,7 +284,7 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
     `at` is the position of the field's first tag, and the message ends at `stop`. If the message lacks the field, `at`
     is -1 and the list is empty. `row` is the field's row in the table of fields. `table` and `texts` have the names of
-    enums. NOT_PLAIN: Google's library must decode the message.
+    enums. NOT_PLAIN means that Google's library must decode the message, and NO_ROOM that the columns are full.
     """
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
@@ -299,11 +302,11 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the value of a field that is not a message, or is a missing one; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the value of a field that has no message as its value; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `row` is row `field` of the table of fields, and `frame` is the stack's row for the message. `marks` has the
-    positions of the field's value. `table` and `texts` have the names of enums. NOT_PLAIN: Google's library must decode
-    the message.
+    `row` is row `field` of the table of fields, and `frame` is the row of the surrounding message in the stack of open
+    messages. `marks` has the positions of the field's value. `table` and `texts` have the names of enums. NOT_PLAIN
+    means that Google's library must decode the message, and NO_ROOM that the columns are full.
     """
     at = marks[field, AT]
     if row[CODEC] == EMPTY and (at >= 0 or not row[IS_NEEDED]):
@@ -319,15 +322,16 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 @kernel
 def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
-    """Append one list or map to a field's column; its items are already in the column's child, from slot `first` on.
+    """Append one list or map to a field's column. Its items are already in the column's child, from index `first` on.
 
     Args:
         row: the field's row in the table of fields.
+        key_table: working memory for the comparison of a map's keys.
 
     Returns:
         NOT_PLAIN if the field is a map with several entries, and two keys are equal or the keys are not texts. Nothing
-            is appended then, because Google's library must decode the message. NO_ROOM if the column has no slot left
-            for the list or map. DONE if the list or map was appended.
+            is appended then, because Google's library must decode the message. NO_ROOM if the column is full. DONE if
+            the list or map was appended.
     """
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
@@ -345,10 +349,10 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 
 @kernel
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
-    """Return the start and the end of the next message in a field's value; the start is -1 if there is no more message.
+    """Return the start and the end of the next message that is a value of a field; the start is -1 after the last one.
 
-    `row` is row `field` of the table of fields, and `marks` has the positions of the field's value. `frame` is the
-    stack's row for the message that contains the field. CURSOR and FIELD in it are advanced.
+    `row` is row `field` of the table of fields, and `marks` has the positions of the field's value. `frame` is the row
+    of the surrounding message in the stack of open messages. The call advances CURSOR and FIELD in `frame`.
     """
     if row[OCCURRENCE] < REPEATED:
         frame[FIELD] = field + 1
@@ -367,10 +371,10 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 @kernel
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
-    """Write the message between `at` and `stop` into the columns; return DONE, NOT_PLAIN or NO_ROOM.
+    """Write the message `data[at:stop]` into the columns; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). NOT_PLAIN: Google's library
-    must decode the message.
+    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). NOT_PLAIN means that
+    Google's library must decode the message, and NO_ROOM that the columns are full.
     """
     messages, fields, table, texts = program
     marks, stack, key_table = room
@@ -407,11 +411,11 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
 
 @kernel
 def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
-    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
+    """Append messages from row `first` on until the columns are full; return the row after the last appended row.
 
     `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (messages, fields,
-    table, texts), and `room` is (marks, stack, key table). A value that must be left to Google's library becomes null,
-    and its entry in `errors` becomes NOT_PLAIN.
+    table, texts), and `room` is (marks, stack, key table). A message that Google's library must decode becomes null,
+    and `errors[row]` becomes NOT_PLAIN for it.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):

@@ -1,7 +1,6 @@
-"""Decoder of Avro values that name their schema in a registry (`writer_schemas.py`), to a column of one schema.
+"""Decoder of Avro values that name their writer's schema in a schema registry, to a column of one reader's schema.
 
-A value's content is an Avro datum. Values of one schema are decoded together. The results are then put back in the
-order of the values.
+`writer_schemas.py` describes how a value names its schema. The bytes after the schema's id are an Avro datum.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _WOULD_WIDEN = f"; the schema evolution {Evolution.WIDEN} would widen the column
 
 
 class RegistryDecoder(NamingDecoder[AvroType]):
-    """Decoder of values with any schemas of a registry, which are read as values of the schema `reader`."""
+    """Decoder of Avro values with any writers' schemas of a registry, resolved to the reader's schema `reader`."""
 
     def __init__(
         self,
@@ -43,19 +42,24 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         column: pa.DataType | None = None,
         columns: AvroColumns = AS_SPARK,
     ) -> None:
-        """Prepare to read values as values of the schema `reader`.
+        """Prepare to decode Avro values with the reader's schema `reader`.
 
-        `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
-        that names schemas. `columns` states which columns some Avro types become. `column` is the type of the table's
-        column. With `Evolution.WIDEN`, number types of `reader` become as wide as in `column`.
+        The attribute `kind` is the Arrow type of the decoded column. `decode` may add fields of writers' schemas to it.
 
-        The attribute `kind` is the type of the decoded column. With `evolution`, it gets the fields that only a
-        writer's schema has, and with `Evolution.WIDEN` also wider number types. Without `evolution`, it gets the fields
-        of writers' schemas that `column` has.
+        Args:
+            settings: addresses and login of the registry.
+            reader: the reader's schema as JSON text.
+            referenced: JSON texts of the schemas whose named types `reader` uses.
+            header: name of the record header that names schemas.
+            evolution: `ADD` adds each field that only a writer's schema has. `WIDEN` also widens number types. `NONE`
+                adds only fields that `column` has.
+            column: type of the values in the existing table, or None. With `WIDEN`, number types of `reader` become as
+                wide as in `column`.
+            columns: the user's choices of column types for some Avro types.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
-            UnsupportedDataError: no column can have the schema's type.
+            UnsupportedDataError: Arrow has no column type for the schema.
         """
         super().__init__(settings, header, "AVRO", partial(_parsed, columns))
         self._evolution, self._column = evolution, column
@@ -108,7 +112,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
     def _reader_of(self, schema_id: int | UUID, writer: AvroType | str) -> AvroDecoder | str:
-        """Return the decoder of values of the schema `writer`, or the reason why these values cannot be decoded."""
+        """Return the cached decoder for the schema `writer`, or a text: why values of this schema cannot be decoded."""
         if isinstance(writer, str):
             return writer
         reader = self._readers.get(schema_id)

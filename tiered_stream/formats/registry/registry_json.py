@@ -1,7 +1,8 @@
-"""Decoder of JSON values that name their schema in a registry (`writer_schemas.py`), to a struct column.
+"""Decoder of JSON values that name their schema in a schema registry, to a struct column.
 
-A value's content is a JSON document. The document names its fields, so all documents are read by one type. The writer's
-schema only states that the value is JSON, which record it is, and by which fields a column may grow.
+`writer_schemas.py` describes how a value names its schema. The bytes after the schema's id are a JSON document. A
+document names its fields, so one struct type fits documents of all schemas. A schema only gives the document's title,
+and new fields for the struct type.
 """
 
 from __future__ import annotations
@@ -22,18 +23,21 @@ from tiered_stream.formats.rows.row_choices import Evolution
 
 
 class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
-    """Decoder of documents with any JSON Schemas of a registry, to one type that may grow by the schemas' fields."""
+    """Decoder of JSON documents that name any JSON Schema of a registry, to a column of one struct type.
+
+    The struct type may get new fields from the JSON Schemas.
+    """
 
     def __init__(
         self, settings: RegistrySettings, kind: pa.StructType, zone: str = "UTC", *, record: str = "",
         evolution: Evolution = Evolution.NONE, header: str = "",
     ) -> None:  # fmt: skip
-        """Prepare to decode documents to the type `kind`.
+        """Prepare to decode JSON documents to the struct type `kind`.
 
         `zone` is the session's time zone, for timestamps without a zone. `record` is the title that a document's schema
-        must have; '' accepts any title. `header` is the name of the record header that names schemas. With `evolution`,
-        the attribute `kind` gets the fields that only a document's schema has, and with `Evolution.WIDEN` also wider
-        number types.
+        must have; '' accepts any title. `header` is the name of the record header that names schemas. If `evolution` is
+        `ADD` or `WIDEN`, `decode` adds fields that only a document's schema has to the attribute `kind`. `WIDEN` also
+        widens number types.
 
         Raises:
             ConfigurationError: the settings are invalid, JSON cannot be read into `kind`, or `zone` is unknown.
@@ -58,10 +62,9 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:
-        """Return the struct type of the schema's documents, whose fields may become new columns.
+        """Return the struct type that a JSON Schema describes, without fields if the table's schema must not change.
 
-        Without evolution, the struct has no fields. If the schema does not have the wanted title, the result is a text:
-        the reason why the schema's documents do not become rows.
+        If the schema does not have the wanted title, return a text: why its documents do not become rows.
         """
         record = json_schema_title(schema.text) if self._record else ""
         if record != self._record:

@@ -1,10 +1,12 @@
-"""Decoder of protobuf values that name their schema in a registry (`writer_schemas.py`).
+"""Decoder of protobuf values that name their schema in a schema registry.
 
-After the schema's id or GUID come the number of the message's indexes, and then the indexes, as zigzag varints. The
-first index is the position of a message in the schema's file. The next index is the position of a message that is
-nested in the first message, and so on. A single zero stands for the first message of the file. A message names its
-fields by number, so all messages are read by one schema. The writer's schema only shows whether the value is the wanted
-message.
+`writer_schemas.py` describes how a value names its schema. After the schema's id or GUID come the number of message
+indexes, and then the message indexes, as zigzag varints. The first index is the position of a message in the schema's
+file. The next index is the position of a message that is nested in the first message, and so on. A single zero stands
+for the first message of the file.
+
+A message names its fields by number, so one descriptor decodes the messages of all schemas. A value's own schema only
+shows whether the value has the wanted message type.
 """
 
 from __future__ import annotations
@@ -32,16 +34,17 @@ Indexes = tuple[int, ...]
 
 
 class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
-    """Decoder of messages with the full name `message`. The values may name any of the registry's schemas."""
+    """Decoder of protobuf values of the message type `message`, which may name any schema of a registry."""
 
     def __init__(
         self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "",
         keys: Collection[str] = (), images: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Prepare to decode messages with the full name `message`, whose type is in the descriptor set.
+        """Prepare to decode messages of the type with the full name `message`, which `descriptor_set` describes.
 
-        `header` is the name of the record header that names schemas. `keys` and `images` are the arguments of
-        `ProtobufDecoder`.
+        `header` is the name of the record header that names schemas. `keys` are names of fields without presence that
+        are never null in a message: a field that is not written is 0, '' or false. `images` are names of fields with
+        messages in which the fields `keys` are not null either.
 
         Raises:
             ConfigurationError: the settings or the descriptor set are invalid, the set lacks the message, or no column
@@ -69,9 +72,10 @@ class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _mismatch(self, schema_id: int | UUID, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
-        """Return None if the message `indexes` of the schema `writer` is the wanted message, otherwise the reason.
+        """Return None if the message at `indexes` in the schema `writer` is the wanted message type, otherwise why not.
 
-        `indexes` is empty if the value does not name its message. `writer` is a text if the schema cannot be used.
+        `indexes` is empty if the value does not name its message. If the schema cannot be used, `writer` is a text with
+        the reason, which is returned.
         """
         if isinstance(writer, str):
             return writer
@@ -84,10 +88,10 @@ class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
 
 
 def _named_messages(slices: ByteSlices, named: NamedSchemas) -> tuple[list[Indexes], Rows, Rows]:
-    """Return the different indexes by which the values name their messages, and two numbers for each value.
+    """Return the distinct message indexes in a batch of values, and two arrays with one number for each value.
 
-    The first number is the place of the value's indexes in the result's list. Indexes are empty if the value does not
-    name its message. The second number is the number of bytes in front of the value's message.
+    The first array has the position of the value's message indexes in the returned list. A value without valid message
+    indexes has the position of `()`. The second array has the number of bytes in front of the value's message.
     """
     messages: dict[Indexes, int] = {(): 0, (0,): 1}
     places, sizes, has_prefix = np.zeros(len(slices), np.int64), named.sizes.copy(), named.sizes > 0
@@ -132,7 +136,7 @@ def _parsed(schema: RegisteredSchema) -> FileDescriptorProto:
 
 
 def _full_name(file: FileDescriptorProto, indexes: Indexes) -> str | None:
-    """Return the full name of the message `indexes` of a file, or None if the file has no such message."""
+    """Return the full name of the message at `indexes` in a protobuf file, or None if the file has no such message."""
     name: str = file.package
     messages = file.message_type
     for index in indexes:
@@ -143,10 +147,10 @@ def _full_name(file: FileDescriptorProto, indexes: Indexes) -> str | None:
 
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
-    """Return the descriptor set of a registered schema.
+    """Return a serialized `FileDescriptorSet` with a registry's protobuf schema and all schemas that it imports.
 
     Raises:
-        ConfigurationError: compiling fails.
+        ConfigurationError: a schema does not compile.
     """
     files: dict[str, str | bytes] = {}
     names: dict[str, str] = {}
@@ -158,9 +162,10 @@ def registered_descriptors(schema: RegisteredSchema) -> bytes:
 
 
 def _file(text: str) -> str | bytes:
-    """Return a schema's text or, if it is base64 of a serialized `FileDescriptorProto`, the decoded bytes.
+    """Return `text` unchanged or, if it is base64 of a serialized `FileDescriptorProto`, the decoded bytes.
 
-    A registry may store either of the two (Confluent: `ProtobufSchema.toFile`). Base64 has no semicolon and no brace.
+    A registry stores a protobuf schema in either form (Confluent: `ProtobufSchema.toFile`). Base64 has no semicolon and
+    no brace.
     """
     if not text.strip() or ";" in text or "{" in text:
         return text

@@ -1,7 +1,8 @@
-"""Client of a schema registry (Confluent's REST API, also of Karapace and Apicurio), and cache of schemas by id.
+"""Client of a schema registry, with a cache of schemas by id.
 
-A request goes to the registry's servers in turn, until one returns the object. The client uses TLS and a password if
-the settings have them. A schema never changes under its id, so a process asks for each schema once.
+The registry has Confluent's REST API, which Karapace and Apicurio have too. A request goes to the registry's servers in
+turn, until one server responds with the object. A schema never changes under its id, so a process requests each schema
+once.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from tiered_stream.process.caches import PerProcess, SingleFlightCache
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
-"""Number of rounds in which every server is asked, and the first wait between rounds in seconds; each wait is twice as
-long as the one before.
+"""Maximum number of requests to each server, and the seconds to wait before the second one. Each further wait is twice
+as long as the wait before.
 """
 _MAX_BYTES = 8 << 20
 _UNKNOWN = (40401, 40402, 40403)
-"""Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
+"""Error codes of the registry for a missing subject, version or schema. A 404 response without them has another cause.
+"""
 GUIDS = "/schemas/guids/"
-"""Prefix of the path of a schema; the schema's GUID follows. Not every registry has this path."""
+"""URL path in front of a schema's GUID, for requests by GUID. Not every registry has this path."""
 _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
                "ssl.key.password")  # fmt: skip
 
@@ -43,11 +45,11 @@ _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificat
 class RegistrySettings:
     """Addresses and login of a schema registry.
 
-    `properties` have the names that they have in Confluent's Python client. Files are in PEM format. `urls` are the
-    addresses in the property `url`, where commas separate them. `parse` checks the properties.
+    `properties` are settings with the names of Confluent's Python client, and name files in PEM format. `urls` are the
+    comma-separated addresses in the property `url`. `parse` checks the properties.
 
-    `context` is the registry's context in which ids are looked up, as it is written in front of subjects (`:.prod:`),
-    or '' for the default context. Each context has its own ids.
+    `context` is the registry's context in which schema ids are looked up, in the form in front of subjects (`:.prod:`).
+    '' is the default context. Each context has its own ids.
     """
 
     urls: tuple[str, ...]
@@ -56,7 +58,7 @@ class RegistrySettings:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> RegistrySettings:
-        """Check the properties and return the settings.
+        """Check the properties, and return them as settings for the default context.
 
         Raises:
             ConfigurationError: a property is missing, unknown or malformed.
@@ -149,10 +151,10 @@ _Loaded = dict[_Reference, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """Schema with all schemas that it refers to, directly or not.
+    """Schema of a registry, with all schemas that it refers to, directly or not.
 
-    `references` has (name, text) of these schemas, each after the schemas that it needs itself. `kind` is AVRO,
-    PROTOBUF or JSON.
+    `kind` is AVRO, PROTOBUF or JSON. `text` is the schema's text. `references` has (name, text) of each schema that
+    this schema refers to. A schema comes after the schemas that it refers to itself.
     """
 
     kind: str
@@ -167,8 +169,9 @@ class RegisteredSchema:
 class SchemaRegistry:
     """Client of one registry that caches schemas, safe to use from several threads.
 
-    `schema_registry` returns the client that a process shares. Requests go through the proxy that the environment
-    names. The constructor raises ConfigurationError if the TLS files cannot be used, or the proxy is no URL.
+    The function `schema_registry` returns the client that all callers in a process share. Requests go through the proxy
+    in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY. The constructor raises ConfigurationError if the TLS files cannot be used,
+    or the proxy is no URL.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -195,11 +198,11 @@ class SchemaRegistry:
         self._lock = Lock()
 
     def by_id(self, schema_id: int | UUID) -> RegisteredSchema:
-        """Return the schema that writers name by this id or, in a record header, by this GUID.
+        """Return the schema with this id, or with this GUID if `schema_id` is a UUID.
 
         Raises:
-            UnknownSchemaError: the registry has no such schema. For the next minute, the error is raised without a
-                request.
+            UnknownSchemaError: the registry has no such schema. During the next minute, the same call raises this error
+                without a request.
             SchemaRegistryError: the registry cannot be reached, or refuses the request.
         """
         # The error has the same text each time, because dead letters have this text as their reason.
@@ -222,7 +225,7 @@ class SchemaRegistry:
 
         Raises:
             UnknownSchemaError: the registry has no such subject.
-            SchemaRegistryError: as in `by_id`.
+            SchemaRegistryError: the registry cannot be reached, or refuses the request.
         """
         return self._load(f"/subjects/{subject_path(subject)}/versions/latest")
 
@@ -237,10 +240,14 @@ class SchemaRegistry:
         return RegisteredSchema(kind, _text(path, response), tuple(references.values()))
 
     def _refer(self, response: Mapping[str, Any], context: str, loaded: _Loaded, above: tuple[_Reference, ...]) -> None:
-        """Add to `loaded` all schemas that the schema in `response` refers to, directly or not.
+        """Load all schemas that the schema in `response` refers to, directly or not, and add them to `loaded`.
 
-        `context` is the context of the schema; subjects without a context are in it. Each schema comes after the
-        schemas that it refers to. Values are (name, text). `above` are the references that lead to the schema.
+        `loaded` gets (name, text) by reference, each after the schemas that it refers to itself. `context` is the
+        context of subjects without a context. `above` are the references that lead to the schema in `response`.
+
+        Raises:
+            UnknownSchemaError: the registry does not have one of the schemas.
+            SchemaRegistryError: a request fails, or a reference is malformed, refers to itself, or exceeds the limit.
         """
         listed = response.get("references") or []
         for reference in listed if isinstance(listed, list) else [listed]:
@@ -264,7 +271,8 @@ class SchemaRegistry:
     def _get(self, path: str) -> dict[str, Any]:
         """Return the JSON object at `path`, from the first server that returns it.
 
-        The request goes to the servers in turn, in up to 5 rounds. An error that is not temporary ends the rounds.
+        The request goes to the servers in turn, up to 5 times to each server. An error that is not temporary is raised
+        at once.
 
         Raises:
             UnknownSchemaError: the registry does not have the object.
@@ -315,12 +323,15 @@ def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
     """Return the registry client for the settings, which all callers in this process share.
 
     Raises:
-        ConfigurationError: the TLS files of the settings cannot be used.
+        ConfigurationError: the TLS files in the settings cannot be used, or the environment's proxy is no URL.
     """
     return _registries.get(settings, lambda: SchemaRegistry(settings))
 
 
 def subject_path(subject: str) -> str:
-    """Return a subject as one segment of a URL's path. A client would remove the segments `.` and `..`."""
+    """Return a subject's name, escaped as one segment of a URL's path.
+
+    The dots of the names `.` and `..` are escaped too, because HTTP clients remove such segments.
+    """
     escaped = quote(subject, safe="")
     return escaped if subject.strip(".") else escaped.replace(".", "%2E")

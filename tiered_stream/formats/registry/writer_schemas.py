@@ -1,9 +1,9 @@
-"""Decoder of values that name their schemas in front of values or in record headers (Confluent's wire format).
+"""Base class of decoders for values that name their schema in a schema registry (Confluent's wire format).
 
-In front of a value are a zero byte and the schema's id (int32, big endian). The header `__key_schema_id` or
-`__value_schema_id` has a byte 1 and the schema's GUID (16 bytes), or a zero byte and the id; then the value is the
-content alone. For protobuf, the indexes of the message in the schema follow the id or GUID. A header takes precedence
-over the bytes in front of the value. Schemas are loaded from a registry, parsed and cached.
+A value begins with a zero byte and the schema's id (int32, big endian), and its content follows. Or the record header
+`__key_schema_id` or `__value_schema_id` has a byte 1 and the schema's GUID (16 bytes), or a zero byte and the id. The
+value is then the content alone. For protobuf, the indexes of the message in the schema follow the id or GUID. A header
+takes precedence over the bytes in front of the value.
 """
 
 from __future__ import annotations
@@ -26,41 +26,43 @@ from tiered_stream.formats.registry.schema_registry import RegisteredSchema, Reg
 Rows = np.ndarray[Any, Any]
 
 NONE, BAD_HEADER = -1, -2
-"""Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
+"""Schema numbers of values without a schema: `NONE` if the value names no schema, `BAD_HEADER` if its record header has
+neither an id nor a GUID.
+"""
 NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
 NO_SCHEMA_REASONS = {NONE: NOT_FRAMED, BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID"}
 PREFIX_SIZE = 5
 _GUID_SIZE = 17
 _FIRST_GUID = 1 << 31
-"""First number that stands for a GUID. Ids are smaller."""
+"""Smallest schema number that stands for a GUID. Schema ids are smaller."""
 _MAX_HEADER = 512
 """Maximum number of bytes of a header that are read: enough for a GUID and 64 message indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSchemas:
-    """Schemas that the values of one batch name."""
+    """Schema number, header and prefix size of each value in one batch."""
 
     numbers: Rows
-    """Schema of each value: its id, the number that stands for its GUID in this batch, `NONE` or `BAD_HEADER`."""
+    """Schema number of each value: the schema's id, a number for its GUID in this batch, `NONE` or `BAD_HEADER`."""
     sizes: Rows
     """Number of bytes in front of each value's content."""
     guids: dict[int, UUID]
-    """GUIDs of schemas, by the numbers that stand for them."""
+    """GUIDs that record headers name, by the schema numbers that stand for them."""
     headers: Rows
-    """Index of each value's header in `header_rests`, -1 for a value without the header."""
+    """For each value, the index of its record's header in `header_rests`, or -1 if the record lacks the header."""
     header_rests: list[bytes]
-    """Bytes after the id or the GUID, in each of the different header values of the batch."""
+    """Bytes after the id or the GUID, for each distinct header value in the batch."""
 
     def id_of(self, number: int) -> int | UUID:
-        """Return the GUID or the id of the schema `number`."""
+        """Return the GUID for which the schema number `number` stands, or `number` itself if it is a schema's id."""
         return self.guids.get(number, number)
 
 
 def named_schemas(slices: ByteSlices, header: str, headers: pa.ListArray | None) -> NamedSchemas:
-    """Return the schemas that the values name, in the record header `header` or in front of the value.
+    """Return the schema number of each value, from the record header `header` or from the bytes in front of the value.
 
-    `headers` are the headers of the values' records; None ignores headers.
+    `headers` are the headers of the values' records. If `headers` is None, only the bytes in front of values count.
     """
     numbers = prefixed_ids(slices)
     places, contents = _last_headers(header, headers) if headers is not None else (np.full(len(slices), -1), [])
@@ -75,10 +77,10 @@ def named_schemas(slices: ByteSlices, header: str, headers: pa.ListArray | None)
 
 
 def _parsed(content: bytes, guids: dict[UUID, int]) -> tuple[int, bytes]:
-    """Return the number of the schema that a header value names, and the bytes after its id or GUID.
+    """Return the schema number that the header value `content` names, and the bytes after its id or GUID.
 
-    A GUID that is not in `guids` is added with a new number. If the header has neither an id nor a GUID, the number is
-    `BAD_HEADER`.
+    A GUID that is not in `guids` is added to `guids` with a new number. If the header has neither an id nor a GUID, the
+    number is `BAD_HEADER`.
     """
     if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
         number = guids.setdefault(UUID(bytes=content[1:_GUID_SIZE]), _FIRST_GUID + len(guids))
@@ -90,14 +92,14 @@ def _parsed(content: bytes, guids: dict[UUID, int]) -> tuple[int, bytes]:
 
 
 def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield each different key, in ascending order, with the indexes in `keys` at which the key occurs."""
+    """Yield each distinct key in `keys`, in ascending order, with the indexes at which it occurs."""
     different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:
-    """Return the id in front of each value, or `NONE` for a value without an id."""
+    """Return the schema id in the first 5 bytes of each value, or `NONE` for a value that does not begin with an id."""
     starts = slices.starts.astype(np.int64)
     ids = np.full(len(slices), NONE, np.int64)
     framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
@@ -110,9 +112,9 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
 
 
 def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]]:
-    """Return the value of each record's last header with the name `name`, as (index for each record, different values).
+    """Return, as (indexes, values), the distinct values of the header `name`, and for each record its value's index.
 
-    The index is -1 for a record without the header, or with a null header.
+    A record's last header with this name counts. The index is -1 if the record lacks the header, or the header is null.
     """
     flat = pc.list_flatten(headers)
     hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))
@@ -127,16 +129,15 @@ T = TypeVar("T")
 
 _CACHED_SCHEMAS = 100
 _MAX_UNKNOWN = 1000
-"""Maximum number of unknown schemas that are requested for one batch, so that malformed values do not cause many
-requests.
+"""Maximum number of requests in one batch for schemas that the registry lacks. Malformed values would cause many more.
 """
 _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 
 class NamingDecoder(ValueDecoder, Generic[T]):
-    """Decoder of values that name their schemas in a registry. Only one thread may use it, for any number of batches.
+    """Base class of decoders for values that name their schema in a registry.
 
-    It caches parsed schemas, by their ids and GUIDs.
+    A decoder caches parsed schemas by id and by GUID. It can decode any number of batches, but only in one thread.
     """
 
     def __init__(
@@ -145,8 +146,7 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         """Prepare to decode values that name schemas, in the record header `header` or in front of the value.
 
         `kind` is the schema type that every schema must have: AVRO, PROTOBUF or JSON. `parse` parses a registered
-        schema. If the schema cannot be used, `parse` returns a text or raises ConfigurationError. The cache then has
-        the reason, a text, in place of the schema.
+        schema. If the schema cannot be used, `parse` returns the reason as a text, or raises ConfigurationError.
 
         Raises:
             ConfigurationError: the registry's settings are invalid.
@@ -173,10 +173,9 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         return self._decode(slices, named, self._schemas(named))
 
     def _schemas(self, named: NamedSchemas) -> dict[int, T | str]:
-        """Return the schemas that the values of a batch name, by number.
+        """Return the parsed schemas that the values of a batch name, by schema number.
 
-        If a schema is unknown or cannot be used, the result has the reason, a text, in place of the schema. Schemas
-        that many values name are requested first.
+        If a schema is unknown or cannot be used, the result has a text with the reason in place of the schema.
         """
         numbers, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}
@@ -208,7 +207,7 @@ class NamingDecoder(ValueDecoder, Generic[T]):
 
     @abstractmethod
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, T | str]) -> Decoded:
-        """Decode the values in `slices`, which name the schemas `named`.
+        """Decode the values in `slices`, whose schema numbers and prefix sizes are in `named`.
 
-        `writers` has these schemas by number, or the reason why values of a schema cannot be decoded.
+        `writers` has the parsed schema by schema number, or a text: why values of this schema cannot be decoded.
         """

@@ -1,12 +1,13 @@
-"""Changes of rows in records: Debezium's envelope, deletes, keys, and placeholders for values that are not sent.
+"""Changes of database rows in records: Debezium's envelope, deletes, keys, and placeholders for values not sent.
 
 Layout of an envelope (Debezium: `io.debezium.data.Envelope`): `before`, `after`, `source`, `op` (c, u, d, r, t, m),
 `ts_ms`. With the JSON converter's `schemas.enable` these fields are within the field `payload`. Each envelope becomes
-the row after the change, with up to 3 added columns for `op`, `source` and `ts_ms`. They have the names that Debezium's
-`ExtractNewRecordState` gives them.
+the row after the change, with up to 3 added columns for `op`, `source` and `ts_ms`. Their names are as in Debezium's
+`ExtractNewRecordState`.
 
-In a table of the latest state, a record with a null value (a tombstone) deletes the row of its key. So does Debezium's
-event with the op `d`, or with `__deleted` if events are flattened. All other records insert or update a row.
+A table of the latest state (`ingest.mode=upsert`) has one row for each key. A record with a null value (a tombstone)
+deletes the row of its key. So does Debezium's event with the op `d`, or with `__deleted` if events are flattened. All
+other records insert or update a row.
 
 PostgreSQL logs no value of a large column (TOAST) that an update leaves as it is, and Oracle no LOB. Debezium then
 writes a placeholder (`unavailable.value.placeholder`) in the form of the column's type (Debezium:
@@ -50,7 +51,7 @@ NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
 
 
 def unwrapped_type(kind: pa.DataType) -> pa.StructType:
-    """Return the type of the rows that `unwrapped` returns for envelopes of the type `kind`.
+    """Return the Arrow type of the rows that `unwrapped` returns for Debezium envelopes of the type `kind`.
 
     The type has the fields of `after`, and then the added columns (`ADDED`) whose fields the envelope has.
 
@@ -86,10 +87,10 @@ def check_flattened(kind: pa.DataType) -> None:
 
 
 def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return the rows of a column of envelopes, and by index the reason of each value that is not an envelope.
+    """Return the rows in a column of Debezium envelopes, and by index the reason of each value that is not an envelope.
 
-    A row has the fields of `after`. If `after` is null, as in a delete, the row has the fields of `before`. A row is
-    null if its value is null or has no `op`. Only a value without `op` has a reason.
+    A row has the values of `after` or, if `after` is null as in a delete, the values of `before`, and then the added
+    columns (`ADDED`). A row is null if its value is null or has no `op`. Only a value without `op` has a reason.
     """
     present = column.is_valid()
     if _has(column.type, "payload"):
@@ -112,14 +113,17 @@ def _has(kind: pa.DataType, name: str) -> bool:
 
 
 UNAVAILABLE = "unavailable"
-"""Name of the hidden column with the names of a row's columns that have a placeholder, in lower case."""
+"""Name of a hidden column that lists, in lower case, the columns in which a row has Debezium's placeholder."""
 NAMES = pa.list_(pa.string())
-"""Type of the column `UNAVAILABLE`; null: the row has no placeholder."""
+"""Arrow type of the column `UNAVAILABLE`. The column is null for a row without a placeholder."""
 _Flags = npt.NDArray[np.bool_]
 
 
 class UnavailableValues:
-    """Finder of placeholders in rows. `placeholder` is the connector's setting; columns in `others` never have any."""
+    """Search for values that are Debezium's placeholder, in all columns of rows except the columns `others`.
+
+    `placeholder` is the value of the connector's setting `unavailable.value.placeholder`.
+    """
 
     def __init__(self, placeholder: str, others: Collection[str]) -> None:
         self._bytes = placeholder_bytes(placeholder)
@@ -133,7 +137,7 @@ class UnavailableValues:
         self._sizes = {len(form.encode()) for form in forms}
 
     def of(self, rows: pa.RecordBatch) -> pa.ListArray:
-        """Return the column `UNAVAILABLE` for `rows`: for each row, the names of its columns with a placeholder."""
+        """Return, for each row, the names in lower case of its columns with a placeholder; null if there are none."""
         found = {
             field.name.lower(): flags
             for field, column in zip(rows.schema, rows.columns, strict=True)
@@ -169,15 +173,15 @@ class UnavailableValues:
 
 
 def unavailable_names(rows: pa.RecordBatch) -> pa.ListArray:
-    """Return the hidden column `UNAVAILABLE` of rows from `ChangeRecords.apply`; if they lack it, a column of nulls."""
+    """Return the hidden column `UNAVAILABLE` of rows from `ChangeRecords.apply`, or nulls if `rows` lack the column."""
     at = find_column(rows.schema, UNAVAILABLE)
     return pa.nulls(rows.num_rows, NAMES) if at < 0 else rows.column(at)
 
 
 def unavailable_flags(names: pa.ListArray | pa.ChunkedArray) -> dict[str, _Flags]:
-    """Return, by column name, a flag for each row: True if the row has a placeholder in the column.
+    """Return, by column name, a boolean for each row: True if the row has a placeholder in this column.
 
-    `names` is a column `UNAVAILABLE`. The result has only columns with a placeholder in at least one row.
+    `names` is the hidden column `UNAVAILABLE` of the rows. The result has only columns with at least one placeholder.
     """
     if names.null_count == len(names):
         return {}
@@ -189,9 +193,9 @@ def unavailable_flags(names: pa.ListArray | pa.ChunkedArray) -> dict[str, _Flags
 
 
 def _where(column: pa.Array, sizes: Collection[int], test: Callable[[pa.Array], _Flags]) -> _Flags:
-    """Return a flag for each value: True if the value is not null, has one of the `sizes`, and meets `test`.
+    """Return a boolean for each value: True if the value is not null, has one of the `sizes`, and passes `test`.
 
-    A size is the number of bytes of a text or of bytes, or the number of items of a list or of a map.
+    A size is the number of bytes of a text or binary value, or the number of items of a list or map.
     """
     found = np.zeros(len(column), bool)
     if len(column):
@@ -218,22 +222,25 @@ DELETED = "deleted"
 _PAYLOAD = "payload"
 _UPSERTS, _DELETE = ("c", "u", "r"), "d"
 _BLANK_TEXTS = r"^(|0(\.0+)?|\{\}|(1970-01-01T)?00:00:00(\.0+)?(Z|\+00:00)?)$"
-"""Texts that Debezium writes for columns of texts, decimals, JSON and times whose value it does not know."""
+"""Pattern of the texts that Debezium writes for a value that it does not know, in columns of texts, decimals, JSON and
+times.
+"""
 _OF_DELETE = "order rows by timestamp, which every record has"
 Reasons = dict[int, str]
 """Reason of each record that changes no row, by the record's index in its batch."""
 
 
 def named_column(fields: Iterable[pa.Field], name: str) -> str | None:
-    """Return a column's name as `fields` spell it, because Delta ignores case; None: there is no such column."""
+    """Return the name of the field in `fields` that equals `name` without regard to case, or None if there is none."""
     return next((field.name for field in fields if field.name.lower() == name.lower()), None)
 
 
 def check_key_columns(schema: pa.Schema, keys: Sequence[str], order_by: str | None) -> None:
-    """Check that a table with the columns `schema` can be merged by the columns `keys` and ordered by `order_by`.
+    """Check that rows with the columns `schema` can be merged by the key columns `keys`, and ordered by `order_by`.
 
     Raises:
-        ConfigurationError: a column does not exist, or has a type whose values cannot be compared for certain.
+        ConfigurationError: one of these columns does not exist, or has a type that cannot be a key, such as a float or
+            a struct.
     """
     for role, names in (("the key column", keys), ("the ordering column", (order_by,) if order_by else ())):
         for name in names:
@@ -257,9 +264,11 @@ def _is_comparable(kind: pa.DataType) -> bool:
 
 
 class ChangeRecords:
-    """Reader of the changes in records of one table with the key columns `keys`, ordered by `order_by` if it is set.
+    """Conversion of change records to rows of a table of the latest state, which has one row for each key.
 
-    `placeholder` stands for values that the database does not send; '': for none.
+    `keys` are the table's key columns. `order_by` is the column whose largest value is the latest, or None. `envelope`
+    is the form of the values. `placeholder` is the text that stands for values that the database does not send; ''
+    means that there is no such text.
     """
 
     def __init__(self, keys: Sequence[str], order_by: str | None, *, envelope: Envelope, placeholder: str = "") -> None:
@@ -269,15 +278,16 @@ class ChangeRecords:
     def apply(
         self, records: pa.RecordBatch, rows: pa.RecordBatch, key: pa.Array, value: pa.Array
     ) -> tuple[pa.RecordBatch, Reasons]:
-        """Return the rows with their keys and hidden columns and, by index, the reasons of records that change no row.
+        """Return `rows` with their keys and hidden columns and, by index, the reason of each record that has no effect.
 
-        The hidden columns are `DELETED` and, if there is a placeholder, `UNAVAILABLE`.
+        The hidden columns are `DELETED` and, if there is a placeholder, `UNAVAILABLE`. A record has no effect if, for
+        example, a key column is null.
 
         Args:
-            records: the records as Kafka has them.
-            rows: a row for each record.
-            key: the decoded keys of the records; a key column that is null in a row gets its value from them.
-            value: the decoded values of the records.
+            records: the records with Kafka's columns.
+            rows: one row for each record.
+            key: the records' decoded keys. A key column that is null in a row gets its value from the record's key.
+            value: the records' decoded values.
         """
         reasons: Reasons = {}
         deleted = records.column("value").is_null()
@@ -308,10 +318,11 @@ class ChangeRecords:
         """Return a boolean for each record: True if the record deletes the row of its key.
 
         Args:
-            deleted: True for records that were found to be deletes before.
-            is_delete: True for records whose change event is a delete.
-            value: the image of the row in each change event. If it lacks the ordering column of a delete, the record is
-                added to `reasons`.
+            deleted: True for each record whose value is null, which is a delete.
+            is_delete: True for each record whose change event is a delete.
+            value: the row in each change event. If the row of a delete lacks the ordering column, the record gets a
+                reason.
+            reasons: gets the reasons, by the record's index.
         """
         is_delete = pc.fill_null(is_delete, False)
         for at in pc.indices_nonzero(pc.and_(is_delete, self._is_order_unknown(value))).to_pylist():
@@ -319,11 +330,11 @@ class ChangeRecords:
         return pc.or_(deleted, is_delete)
 
     def _is_order_unknown(self, value: pa.StructArray) -> pa.BooleanArray:
-        """Return a boolean for each deleted row's image: True if Debezium may have made up the ordering column's value.
+        """Return a boolean for each deleted row: True if Debezium may have made up the ordering column's value.
 
         PostgreSQL logs only the key of a deleted row, unless the table has REPLICA IDENTITY FULL. Debezium then fills
-        columns that are NOT NULL with 0 or '', and the others with null. An image with any other value counts as
-        complete. That is wrong for columns with a DEFAULT, which Debezium fills with the default.
+        columns that are NOT NULL with 0 or '', and other columns with null. A row with any other value counts as
+        complete. This is wrong for columns with a DEFAULT, which Debezium fills with the default.
         """
         # Debezium adds only fields that begin with two underscores.
         image = [field.name for field in value.type if not field.name.startswith("__") and field.name not in self._keys]
@@ -356,7 +367,7 @@ def _note(reasons: Reasons, rows: pa.RecordBatch, name: str, deleted: pa.Array, 
 
 
 def _is_blank(column: pa.Array) -> pa.BooleanArray:
-    """Return a boolean for each value: True if Debezium may have filled it in, such as null, 0, '' or the epoch."""
+    """Return a boolean for each value: True for a value that Debezium may have made up, such as null, 0 or ''."""
     types, kind = pa.types, column.type
     if types.is_string(kind):
         blank = pc.match_substring_regex(column, _BLANK_TEXTS)
@@ -373,5 +384,5 @@ def _is_blank(column: pa.Array) -> pa.BooleanArray:
 
 
 def is_deleted(rows: pa.RecordBatch) -> pa.BooleanArray:
-    """Return the hidden column `DELETED` of rows from `ChangeRecords.apply`."""
+    """Return the hidden column `DELETED` of rows from `ChangeRecords.apply`: True if a row is a delete of its key."""
     return rows.column(find_column(rows.schema, DELETED))

@@ -13,7 +13,7 @@ HIDDEN = "\0"
 """Prefix of the names of columns that are not written to the table."""
 OFFSET, TIMESTAMP, TOPIC = "offset", "timestamp", "topic"
 FIRST_OFFSET = "first offset"
-"""Hidden column of rows from a user's function: the lowest offset of the records from which the row can come."""
+"""Hidden column of rows from a user's function: the lowest offset of the records that the row may be made of."""
 _MARK = b"kafka"
 
 
@@ -28,7 +28,7 @@ def hidden(column: str, kind: pa.DataType) -> pa.Field:
 
 
 def held_column(field: pa.Field) -> str | None:
-    """Return the name of the Kafka column that `marked` has set for the field, or None."""
+    """Return the name of the Kafka column in the field's metadata (set by `marked`), or None if there is none."""
     held: bytes | None = (field.metadata or {}).get(_MARK)
     return None if held is None else held.decode()
 

@@ -1,4 +1,4 @@
-"""Values of the options for a table's rows. This module does not import Arrow, so option parsing needs no Arrow."""
+"""Enums for the options that say how records become a table's rows (`ingest.*`). This module does not import Arrow."""
 
 from __future__ import annotations
 
@@ -50,46 +50,48 @@ class Evolution(StrEnum):
 
 
 class LargeDecimals(StrEnum):
-    """Columns for Avro decimals of more than 38 digits (`ingest.largeDecimals`)."""
+    """Column type for Avro decimals of more than 38 digits (`ingest.largeDecimals`)."""
 
     DECIMAL = "decimal"
     """DECIMAL(38, s) with the scale s of the schema. Larger values do not decode."""
     STRING = "string"
     DOUBLE = "double"
     BINARY = "binary"
-    """The unscaled number, big-endian, as Avro has it."""
+    """The unscaled number as big-endian bytes, as in Avro."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroColumns:
-    """User's choices of the columns that some Avro types become."""
+    """User's choices of column types for some Avro types."""
 
     large_decimals: LargeDecimals = LargeDecimals.DECIMAL
     has_named_times: bool = False
-    """True if Debezium's names of types (`io.debezium.time.*`) make numbers dates and timestamps."""
+    """True if numbers whose schema has one of Debezium's names `io.debezium.time.*` become dates and timestamps."""
 
 
 AS_SPARK = AvroColumns()
-"""Choices with which Avro types become the columns of Spark's `from_avro`."""
+"""Choices that give Avro types the same column types as Spark's `from_avro`."""
 
 
 class Envelope(StrEnum):
-    """Envelope in which values are wrapped (`ingest.envelope`)."""
+    """Form in which values hold a row's change (`ingest.envelope`)."""
 
     NONE = "none"
     DEBEZIUM = "debezium"
     FLATTENED = "flattened"
-    """Rows that `ExtractNewRecordState` has made, in which the field `__deleted` marks deletes."""
+    """Rows from Debezium's `ExtractNewRecordState`, in which the field `__deleted` marks deletes."""
 
 
 _HEX = "hex:"
 
 
 def placeholder_bytes(text: str) -> bytes:
-    """Return the bytes of a placeholder as Debezium's connectors configure it; after `hex:` they are hexadecimal.
+    """Return the bytes that a Debezium connector's `unavailable.value.placeholder` stands for.
+
+    These are the UTF-8 of `text` or, if it begins with `hex:`, the bytes that follow as hexadecimal digits.
 
     Raises:
-        ValueError: the text is empty, or no hexadecimal number follows `hex:`.
+        ValueError: the text is empty, or no hexadecimal digits follow `hex:`.
     """
     data = bytes.fromhex(text.removeprefix(_HEX)) if text.startswith(_HEX) else text.encode()
     if not data:

@@ -17,7 +17,7 @@ from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
 TOPIC_IN_SUBJECT = "{topic}"
-"""Placeholder for the topic in a subject's name."""
+"""Placeholder that stands for the topic in the name of a schema registry's subject."""
 DEAD_LETTER_SCHEMA = pa.schema(
     [
         *SCHEMA_WITH_HEADERS,
@@ -29,12 +29,11 @@ DEAD_LETTER_SCHEMA = pa.schema(
         ("batch", pa.int64()),
     ]
 )
-"""Columns of a dead letter.
+"""Columns of a dead letter, a record that did not become a row.
 
-Kafka's record comes first, then the reason why it is not a row, and the part of the record that failed: `key`, `value`
-or `row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of
-the table that the record was for. `query` and `batch` are the application transaction that commits the rows of the
-record's micro-batch to this table.
+Kafka's columns come first. `reason` says why the record is not a row, and `failed` which part failed: `key`, `value` or
+`row`. `redrive` is null except while a redrive moves the record into its table. `target` is the folder (a URI) of the
+table that the record was for. `query` and `batch` are the Delta application transaction of the record's micro-batch.
 """
 
 
@@ -71,7 +70,7 @@ class PartFormat:
 
     @property
     def awaits_topic(self) -> bool:
-        """Return whether the schema is not known yet and depends on the topic, which is part of its subject's name."""
+        """Return whether the registry's schema is not loaded yet, and its subject's name contains the topic."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 
     def subject_for(self, topic: str, name: str) -> str:
@@ -94,7 +93,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """Format of the rows of one table: columns, decoding of keys and values, table rules, and treatment of failures."""
+    """Format of one table's rows: columns, decoding of keys and values, table rules, and treatment of failures."""
 
     kafka_columns: tuple[tuple[str, str], ...]
     """Kafka's columns that the table gets, each as (Kafka's name, name in the table)."""
@@ -120,9 +119,9 @@ class RowFormat:
     """True if a decoded key is a column of the table."""
     rules: TableRules = NO_RULES
     keys: tuple[str, ...] = ()
-    """Columns that identify a row of a table of the latest state, as they are written; empty: rows are appended."""
+    """Key columns by which rows are merged into a table of the latest state. Empty: rows are appended to the table."""
     order_by: str = ""
-    """Column whose largest value is the latest; '' means the offset."""
+    """Column whose largest value makes a key's latest row; '' means the offset."""
     placeholder: str = ""
     """Text that stands for values that the database does not send (`ingest.unavailableValue`); '' means none."""
     zone: str = "UTC"
@@ -161,17 +160,17 @@ class RowFormat:
 
     @property
     def written(self) -> pa.Schema:
-        """Return the columns that the user's function returns or that SQL selects, and otherwise `decoded`.
+        """Return the table's columns, without the day column (`ingest.dayColumn`).
 
-        These are the table's columns, except a column for the day.
+        These are the columns that the user's function returns, or that `ingest.select` gives, or else `decoded`.
         """
         own = self.selected if self.transformed is None else self.transformed
         return self.decoded if own is None else own
 
     def layout(self, value_kind: pa.DataType | None) -> Iterator[tuple[pa.Field, Source]]:
-        """Yield each column of a decoded row with its source, for values of the type `value_kind` (None: binary).
+        """Yield each column of a decoded row with its source. Values have the type `value_kind` (None: binary).
 
-        Hidden columns for the offset and the timestamp come last, if the table does not have these columns.
+        If the table has no columns for Kafka's offset or timestamp, hidden columns for them come last.
         """
         names = dict(self.kafka_columns)
         for column in SCHEMA_WITH_HEADERS:

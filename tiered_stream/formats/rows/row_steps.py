@@ -1,4 +1,4 @@
-"""Steps from decoded rows to a table's rows: times made of numbers, conditions, select lists, a user's function."""
+"""Steps from decoded rows to a table's rows: numbers to times, conditions and select lists, and a user's function."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from tiered_stream.formats.sql.sql_values import Bound, as_array
 
 DAYS = "days"
 FACTORS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
-"""Number of microseconds in each unit."""
+"""Number of microseconds in each unit of time."""
 Times = Sequence[tuple[str, str]]
-"""Names of columns, each with the unit of its numbers."""
+"""Columns of numbers that count time since 1970, each as (name, unit). Units are the keys of `FACTORS`, and `DAYS`."""
 _Column = tuple[pa.Field, pa.Array]
 
 
 def with_time_types(kind: pa.StructType, times: Times) -> pa.StructType:
-    """Return the type of the rows that `with_times` makes of rows of the type `kind`.
+    """Return the type of the rows that `with_times` returns for rows of the type `kind`.
+
+    The columns in `times` become DATE if the unit is `days`, and otherwise TIMESTAMP.
 
     Raises:
-        ConfigurationError: `kind` lacks a column, or a column has no whole numbers.
+        ConfigurationError: `kind` lacks a column in `times`, or the column's type is not a whole number.
     """
     fields = list(kind)
     for name, unit in times:
@@ -45,9 +47,9 @@ def with_time_types(kind: pa.StructType, times: Times) -> pa.StructType:
 
 
 def with_times(column: pa.StructArray, times: Times) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return the rows with dates and timestamps in the columns `times` and, by index, the reasons of rows out of range.
+    """Convert the numbers in the columns `times` to dates and timestamps; return the rows, and reasons by row index.
 
-    If a number is beyond the range of its column's type, the row's date or timestamp is null.
+    If a number is beyond the range of its column's new type, the date or timestamp is null, and the row has a reason.
     """
     reasons: dict[int, str] = {}
     arrays = [pc.struct_field(column, [number]) for number in range(column.type.num_fields)]
@@ -97,9 +99,9 @@ class RowQuery:
                 raise ConfigurationError(f"the select list gives two columns {clash[0]!r:.100}: rename one by AS")
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that meet the condition, with the selected columns, and with the offset and timestamp.
+        """Return the rows for which the condition is true, with the selected columns.
 
-        If the select list leaves out the offset or the timestamp, it is a hidden column.
+        If the select list leaves out Kafka's offset or timestamp, the result has it as a hidden column.
         """
         return self._selected(rows if self._where is None else filtered(rows, self._where))
 
@@ -126,7 +128,7 @@ class RowQuery:
 
 
 def _bound_item(item: SelectItem, columns: Columns) -> Callable[[pa.RecordBatch], Iterable[_Column]]:
-    """Return a function that evaluates an item of a select list for decoded rows."""
+    """Return a function that takes decoded rows and returns the (field, array) pairs of one item of a select list."""
     if item.tree is None:
         return lambda rows: zip(kafka.table_columns(rows.schema), rows.columns, strict=False)
     bound = bind(item.text, item.tree, columns)
@@ -160,7 +162,7 @@ class UserTransform:
         self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = imported
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
-        """Return the schema of what the user's function returns for decoded batches of the schema `decoded`.
+        """Return the schema of the batches that the user's function returns for batches of the schema `decoded`.
 
         The function is called once, with an empty batch.
 
@@ -173,12 +175,12 @@ class UserTransform:
             raise ConfigurationError(f"{error} (given a batch without rows)") from error
 
     def apply(self, rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
-        """Return the function's result for `rows`, with hidden columns for the offset and timestamp of each row.
+        """Return the user's function's result for `rows`, with hidden columns for the offset and timestamp of each row.
 
         The function gets the rows without their hidden columns. If it returns as many rows as it gets, each row keeps
         its offset and timestamp. Otherwise the last row gets the offset and timestamp of the last record, and all other
-        rows get the offset and timestamp of the first record. `FIRST_OFFSET` is then the first record's offset in each
-        row, so that a single row stands for all records, too. The function is not called without rows.
+        rows get the offset and timestamp of the first record. The hidden column `FIRST_OFFSET` is then the first
+        record's offset in each row. If `rows` is empty, the function is not called.
 
         Raises:
             TableError: the function failed, or its result does not have the columns `expected`.
@@ -205,7 +207,7 @@ class UserTransform:
         return {**{name: column.take(pa.array(chosen)) for name, column in columns.items()}, kafka.FIRST_OFFSET: first}
 
     def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the function's result for the batch.
+        """Return the user's function's result for the batch.
 
         Raises:
             TableError: the function failed, or returned an object that is not a `pyarrow.RecordBatch`.

@@ -39,9 +39,9 @@ ColumnCheck = Callable[[pa.Array], Checked]
 def check_within(column: pa.Array, path: FieldPath, check: ColumnCheck) -> Checked:
     """Apply `check` to the values at `path` within `column`; return the new column, and a boolean for each row.
 
-    `path` begins below the column. The boolean is True if `check` returned True for any of the row's values; values
-    within a null struct, list or map do not count. The new column has the values that `check` returned. If `check`
-    returned its argument itself, `column` itself is returned.
+    `path` has the nested names without the column's own name. The boolean is True if `check` returned True for any of
+    the row's values. Values within a null struct, list or map do not count. The new column has the values that `check`
+    returned. If `check` returned its argument itself, `column` itself is returned.
     """
     if not path:
         return check(column)
@@ -73,9 +73,9 @@ def _check_items(column: pa.ListArray | pa.MapArray, path: FieldPath, check: Col
 
 
 def find_value(kind: pa.DataType, path: FieldPath) -> tuple[FieldPath, pa.DataType] | None:
-    """Return `path` with the spelling that its names have in the type `kind`, and the type that it leads to.
+    """Return `path` with its names spelled as in the type `kind`, and the type of the values at this path.
 
-    Names are compared without regard to case. Returns None if `kind` has no such path.
+    Names are compared without regard to case. The result is None if `kind` has no such path.
     """
     actual: FieldPath = ()
     for step in path:
@@ -97,7 +97,7 @@ def find_value(kind: pa.DataType, path: FieldPath) -> tuple[FieldPath, pa.DataTy
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """Maximum number of characters, `length`, of a text at `path`. `padded` is True for `CHAR`, False for `VARCHAR`."""
+    """Rule that a text at `path` has at most `length` characters. `padded` is True for `CHAR`, False for `VARCHAR`."""
 
     path: FieldPath
     length: int
@@ -110,12 +110,12 @@ class TextLimit:
 
     @property
     def reason(self) -> str:
-        """Return the reason for which a row is refused if its text at `path` is too long."""
+        """Return the reason of a refused row whose text at `path` is too long."""
         return f"{path_text(self.path)} is {self.kind}, and the value has more characters"
 
     @property
     def reason_of_keys(self) -> str:
-        """Return the reason for which a row is refused if two keys of its map at `path` become equal when padded."""
+        """Return the reason of a refused row whose map at `path` has two keys that are equal once they are padded."""
         return f"{path_text(self.path)} is {self.kind}, and two keys are the same with the blanks that it adds"
 
 
@@ -160,13 +160,13 @@ def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
 
 
 def path_text(path: FieldPath) -> str:
-    """Return the path as Delta writes it: names with dots between them."""
+    """Return the path's names, joined by dots as in Delta's messages."""
     return ".".join(path)
 
 
 _Check = Callable[[pa.RecordBatch], pa.Array]
 _Broken = tuple[pa.BooleanArray, str, Collection[str]]
-"""For a rule: a boolean for each row, true if the row breaks the rule; the reason; and the columns of the rule."""
+"""Result of one rule: a boolean for each row (true if the row breaks the rule), the reason, and the rule's columns."""
 _NO_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that Spark writes as null in a partition column (Spark: `ExternalCatalogUtils.DEFAULT_PARTITION_NAME`)."""
 
@@ -184,7 +184,7 @@ class TableRules:
     text_limits: tuple[TextLimit, ...] = ()
     """Limits of `VARCHAR(n)` and `CHAR(n)`, in columns and at any depth within columns."""
     partition_texts: tuple[str, ...] = ()
-    """Columns of texts by which a table of the latest state is partitioned: Delta writes `_NO_PARTITIONS` as null."""
+    """Text columns by which a table of the latest state is partitioned. A text in `_NO_PARTITIONS` breaks this rule."""
 
     def __bool__(self) -> bool:
         return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits or self.partition_texts)
@@ -194,15 +194,15 @@ NO_RULES = TableRules()
 
 
 class UncertainCheckError(ValueError):
-    """Error for a table rule that cannot be checked here, or may have another meaning here than in Spark."""
+    """Error for a table rule that tasks cannot check, or whose result may differ from Spark's."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
     """Return the rules in `rules` that can be checked on rows with the columns of `schema`.
 
-    Rules for columns and fields that `schema` lacks are left out, and so are CHECK constraints that `parse_check` does
-    not accept. Columns and fields in NOT NULL rules and text limits get the spelling that they have in `schema`,
-    because Delta's names are not case-sensitive.
+    The result lacks rules for columns and fields that `schema` lacks, and CHECK constraints that `parse_check` does not
+    accept. Columns and fields in NOT NULL rules and text limits are spelled as in `schema`, because Delta's names are
+    not case-sensitive.
     """
 
     def is_certain(text: str) -> bool:
@@ -250,12 +250,11 @@ class RowRules:
     def apply(
         self, batch: pa.RecordBatch, unavailable: pa.ListArray | None = None
     ) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Check the rows of `batch`; return the rows, and by row index the reason of each row that breaks a rule.
+        """Check the rows of `batch`; return all rows, and by row index the reason of each row that breaks a rule.
 
-        The returned rows include rows that break a rule. Their `CHAR(n)` texts are padded, which happens before CHECK
-        constraints are evaluated. A row that breaks several rules has the reason of one of them. `unavailable` has the
-        names, in lower case, of each row's columns whose value is not known; rules of these columns are not checked for
-        the row.
+        In the returned rows, `CHAR(n)` texts are padded. CHECK constraints are evaluated with padded texts. A row that
+        breaks several rules has the reason of one of them. `unavailable` lists, for each row, the columns in lower case
+        whose value is not known; rules that use such a column are not checked for the row.
         """
         too_long: list[_Broken] = []
         columns = list(batch.columns)

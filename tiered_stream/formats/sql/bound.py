@@ -1,4 +1,7 @@
-"""Binding of parsed SQL to the columns of decoded rows: names are looked up, and types are checked and chosen."""
+"""Conversion of parsed SQL to expressions that can be evaluated for batches of decoded rows (`Bound`).
+
+Names of columns are looked up, and types are checked.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class Columns:
     zone: str
 
     def find(self, name: str) -> pa.Field:
-        """Return the column with this name; upper and lower case are the same.
+        """Return the column with this name, without regard to case.
 
         Raises:
             SqlTypeError: there is no such column, or more than one.
@@ -69,9 +72,9 @@ def _find(fields: Iterable[pa.Field], name: str, what: str) -> pa.Field:
 
 
 def bind(text: str, tree: Tree, columns: Columns) -> Bound:
-    """Return the parsed expression `tree`, bound to `columns`: with its type, and ready to be evaluated.
+    """Return the parsed expression `tree` as an expression that can be evaluated for batches with these columns.
 
-    `text` is the expression as the user wrote it, for errors.
+    `text` is the expression as the user wrote it, for error messages.
 
     Raises:
         ConfigurationError: a column is unknown, or an operation does not support the types of its arguments.
@@ -83,10 +86,13 @@ def bind(text: str, tree: Tree, columns: Columns) -> Bound:
 
 
 def bind_condition(text: str, tree: Tree, columns: Columns) -> Bound:
-    """Return the parsed condition `tree`, bound to `columns`. `text` is the condition as the user wrote it, for errors.
+    """Return the parsed condition `tree` as an expression that can be evaluated for batches with these columns.
+
+    `text` is the condition as the user wrote it, for error messages.
 
     Raises:
-        ConfigurationError: as in `bind`, or the expression is not BOOLEAN.
+        ConfigurationError: a column is unknown, an operation does not support the types of its arguments, or the
+            expression is not BOOLEAN.
     """
     bound = bind(text, tree, columns)
     if bound.kind not in (BOOLEAN, NULL):
@@ -95,7 +101,7 @@ def bind_condition(text: str, tree: Tree, columns: Columns) -> Bound:
 
 
 def filtered(rows: pa.RecordBatch, condition: Bound) -> pa.RecordBatch:
-    """Return the rows for which the condition is true; rows for which it is null are left out."""
+    """Return the rows for which the condition is true. Rows for which the condition is null are left out, as in SQL."""
     meets = pc.coalesce(as_array(condition.values(rows), rows.num_rows).cast(BOOLEAN), pa.scalar(False))
     return rows.filter(meets) if meets.false_count else rows
 
@@ -129,9 +135,9 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
 def _check_order(op: str, inner: frozenset[str], args: list[Bound]) -> None:
     """Raise SqlTypeError if Spark's optimizer may rewrite the operation `op` so that its result changes.
 
-    `inner` are the operations in its arguments `args`. Spark reorders sums and products of integers, so that other
-    numbers overflow (Spark: `ReorderAssociativeOperator`). It drops the inner one of two nested changes of case (Spark:
-    `SimplifyCaseConversionExpressions`).
+    `args` are the arguments of `op`, and `inner` the operations in them. Spark reorders sums and products of integers,
+    so that other numbers overflow (Spark: `ReorderAssociativeOperator`). In `upper(lower(a))` and the like, Spark drops
+    the inner function (Spark: `SimplifyCaseConversionExpressions`).
     """
     if op in _CASES and inner & _CASES:
         raise SqlTypeError(
@@ -146,7 +152,7 @@ def _check_order(op: str, inner: frozenset[str], args: list[Bound]) -> None:
 
 
 def _is_constant(tree: Tree) -> bool:
-    """Return whether Spark's optimizer may find that an expression has the same value in all rows, other than NULL."""
+    """Return whether Spark's optimizer may replace an expression by a constant other than NULL."""
     if tree.op in sql.LITERALS:
         return tree.op != sql.NULL
     if tree.op in _BRANCHES:
@@ -155,7 +161,7 @@ def _is_constant(tree: Tree) -> bool:
 
 
 def _check_zero(tree: Tree) -> None:
-    """Raise SqlTypeError if the expression may be a constant that is -0.0.
+    """Raise SqlTypeError if the expression may be the constant -0.0.
 
     Spark's optimizer does not distinguish -0.0 from 0.0 if both are branches of one condition (Spark:
     `SimplifyConditionals`).
@@ -175,7 +181,7 @@ def _is_zero(text: str) -> bool:
 
 
 def _is_far_constant(tree: Tree) -> bool:
-    """Return whether `tree` may be a constant TIMESTAMP, in microseconds, whose day exceeds the range of TIMESTAMP.
+    """Return whether `tree`, a time in microseconds, may be a constant near the ends of the range of TIMESTAMP.
 
     The result is True for a literal within 2 days of the ends of BIGINT, and for each computed constant.
     """

@@ -57,7 +57,7 @@ _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 
 
 def kind_of(name: str) -> pa.DataType:
-    """Return the Arrow type for the type's name in a CAST or TRY_CAST.
+    """Return the Arrow type for `name`, the name of the target type in a CAST or TRY_CAST.
 
     Raises:
         SqlTypeError: the type is not supported.
@@ -70,6 +70,8 @@ def kind_of(name: str) -> pa.DataType:
 
 def cast(arg: Bound, name: str, zone_is_utc: bool, *, tries: bool = False) -> Bound:
     """Return the expression `CAST(arg AS name)` or, if `tries` is True, `TRY_CAST(arg AS name)`.
+
+    `zone_is_utc` states whether the session's time zone is UTC; some casts to DATE and TIMESTAMP need that.
 
     Raises:
         SqlTypeError: the cast is not supported. CAST is supported only if every value of the type of `arg` fits, or if
@@ -91,7 +93,7 @@ def cast(arg: Bound, name: str, zone_is_utc: bool, *, tries: bool = False) -> Bo
 
 
 def _certain(arg: Bound, kind: pa.DataType, zone_is_utc: bool) -> Bound | None:
-    """Return the expression `CAST(arg AS kind)`; None: the cast can fail, or is not supported."""
+    """Return the expression `CAST(arg AS kind)`, or None if the cast can fail or is not supported."""
     source = arg.kind
     if _is_literal_of(arg, kind):  # such as 3Y
         return literal(arg.literal, kind)
@@ -124,7 +126,7 @@ def _is_literal_of(arg: Bound, kind: pa.DataType) -> bool:
 
 
 def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
-    """Return the expression `TRY_CAST(arg AS kind)`; None: the cast is not supported."""
+    """Return the expression `TRY_CAST(arg AS kind)`, or None if the cast is not supported."""
     source = arg.kind
     function: Callable[[pa.Array], pa.Array] | None = None
     if is_integer(kind):
@@ -149,9 +151,9 @@ def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    """Cast DOUBLE or FLOAT to the integer type `kind`: fractions are cut off, and numbers beyond its range become null.
+    """Cast DOUBLE or FLOAT to the integer type `kind`. Fractions are cut off, and numbers out of range become null.
 
-    As in Spark (`DoubleExactNumeric`), 2 to the 63 becomes the largest BIGINT.
+    As in Spark (`DoubleExactNumeric`), the number 2 to the power of 63 becomes the largest BIGINT.
     """
     wide, largest = numbers.cast(DOUBLE), (1 << (kind.bit_width - 1)) - 1
     fits = pc.and_(pc.less_equal(pc.floor(wide), float(largest)), pc.greater_equal(pc.ceil(wide), float(-largest - 1)))
@@ -162,7 +164,7 @@ def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
 
 
 def _rounded(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    """Cast DECIMAL numbers to the DECIMAL `kind`, rounded half up; numbers beyond its range become null."""
+    """Cast DECIMAL numbers to the DECIMAL type `kind`, rounded half up. Numbers out of range become null."""
     scale = numbers.type.scale
     # Twice the digits have room for each DECIMAL at any scale, also for a number that is rounded up.
     wide = numbers.cast(pa.decimal256(2 * MAX_PRECISION, scale))
@@ -198,7 +200,10 @@ def _doubles_of_texts(texts: pa.Array) -> pa.Array:
 
 
 def _exact_double(text: str) -> float | None:
-    """Return a text as a DOUBLE, as Java's `parseDouble` or Spark's special names (such as `inf`) read it, or None."""
+    """Parse a DOUBLE as Spark does, by Java's `parseDouble` or by special names such as `inf`.
+
+    Returns None if the text is not a number.
+    """
     trimmed = text.strip(_JAVA_BLANKS)
     if _DOUBLE.fullmatch(trimmed):
         return float(trimmed.rstrip("fFdD"))

@@ -1,7 +1,7 @@
 """Functions and operators that SQL expressions and conditions may have, with a description for the documentation.
 
-Each of them gives the same result as Spark's SQL for all values, and never fails. So a batch gives the same rows in
-both lanes, with any value of `spark.sql.ansi.enabled`.
+Each function and operator gives the same result as in Spark SQL for all values, and never fails. So a batch gives the
+same rows whether tasks or Spark evaluate the SQL, with any value of `spark.sql.ansi.enabled`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Bind = Callable[[str, Sequence[Bound], bool], Bound]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Function or operator that SQL may have.
+    """Declaration of a supported SQL function or operator.
 
-    For the documentation, `forms` shows how to write it, `group` is the heading, and `meaning` says what it gives.
-    `bind` takes the name, the bound arguments, and whether the session's time zone is UTC. It returns the bound
-    expression, or raises SqlTypeError if the types of the arguments are not supported. A call has at least `least` and
-    at most `most` arguments (None: any number).
+    For the documentation, `forms` shows how to write the function, `group` is the heading, and `meaning` describes the
+    result. `bind` takes the name, the arguments as expressions (`Bound`), and whether the session's time zone is UTC.
+    `bind` returns the expression of the call, or raises SqlTypeError if the types of the arguments are not supported. A
+    call has at least `least` and at most `most` arguments (None: any number).
     """
 
     group: str
@@ -127,9 +127,9 @@ _LISTED: Mapping[str, Sequence[tuple[str, str, str, Bind, int, int | None]]] = {
          _plain(sql_times.timestamp_of_micros), 1, 1),
     ),
 }  # fmt: skip
-"""Functions and operators by group.
+"""Supported functions and operators, by group in the documentation.
 
-Each is (names separated by blanks, forms in which `{}` stands for the name, meaning, `bind`, `least`, `most`).
+An entry is (names separated by blanks, forms in which `{}` stands for the name, meaning, `bind`, `least`, `most`).
 """
 FUNCTIONS: Mapping[str, Function] = {
     name: Function(group, forms.replace("{}", name), meaning, bind, least, most)
@@ -137,6 +137,6 @@ FUNCTIONS: Mapping[str, Function] = {
     for names, forms, meaning, bind, least, most in listed
     for name in names.split()
 }
-"""Functions and operators by name. Casts, columns, fields and literals have rules of their own (`bound.py`)."""
+"""Supported functions and operators by name. `bound.py` handles casts, columns, fields and literals."""
 ALIASES = {"substr": "substring", "dayofmonth": "day", "char_length": "length", "character_length": "length"}
-"""Other names of listed functions."""
+"""Further names of functions, each with the function's name in `FUNCTIONS`."""

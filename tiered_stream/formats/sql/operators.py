@@ -1,13 +1,13 @@
 """SQL's operators and conditions: arithmetic that cannot fail, and comparisons with Spark's order of values.
 
 If an integer overflows, Spark fails or wraps the number around, depending on `spark.sql.ansi.enabled`. So `+`, `-` and
-`*` are supported only for DOUBLE, FLOAT, and DECIMAL with room for each result. For integers, there are the `try_`
-functions, which give NULL.
+`*` are supported only for DOUBLE, FLOAT, and DECIMAL with room for each result. For integers, functions such as
+`try_add` are supported, which give NULL on overflow.
 
 In Spark, NaN equals NaN and is larger than all other numbers. Texts and bytes are ordered by their bytes. Conditions
 have three-valued logic.
 
-The functions return bound expressions, and raise SqlTypeError if the operation is not supported for the arguments.
+The functions here return expressions (`Bound`), and raise SqlTypeError if the operation does not support the arguments.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from tiered_stream.formats.sql.sql_values import (
 
 _UNCHECKED: dict[str, Callable[..., Values]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
-"""Functions that raise an error if an integer overflows."""
+"""Arrow functions by operator that raise an error if an integer overflows."""
 TRY_NAMES = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}
 _WIDE = pa.decimal256(19, 0)
-"""Type with room for each BIGINT; the product of two numbers of this type has room, too."""
+"""Decimal type that holds every BIGINT. Arrow's type for the product of two such decimals has enough digits, too."""
 
 
 def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
@@ -80,7 +80,10 @@ def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
 
 
 def _both_numbers(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
-    """Return both arguments, which must be numbers: both as DOUBLE if one is DECIMAL and the other DOUBLE or FLOAT."""
+    """Return both arguments, converted to DOUBLE if one is DECIMAL and the other is DOUBLE or FLOAT.
+
+    Raises SqlTypeError if an argument is not a number. The message names the operation `what`.
+    """
     if not (is_number(left.kind) and is_number(right.kind)):
         hint = ": give NULL a type by CAST(NULL AS …)" if NULL in (left.kind, right.kind) else ""
         raise SqlTypeError(f"{what} needs numbers, but has {type_names([left, right])}{hint}")
@@ -107,8 +110,11 @@ def _of_decimals(op: str, left: Bound, right: Bound) -> Bound:
 def tried(left: Bound, right: Bound, name: str) -> Bound:
     """Return the expression `name(left, right)`, where `name` is `try_add`, `try_subtract` or `try_multiply`.
 
-    The result of two integers has the wider of their types, and is null if it overflows. Other numbers are computed as
-    in `arithmetic`.
+    If both arguments are integers, the result has the wider of the two types, and is null on overflow. Other numbers
+    are computed as by `arithmetic`.
+
+    Raises:
+        SqlTypeError: an argument is not a number, or the result can overflow and is not an integer.
     """
     op = next(op for op, try_name in TRY_NAMES.items() if try_name == name)
     if not (is_integer(left.kind) and is_integer(right.kind)):
@@ -125,9 +131,9 @@ def tried(left: Bound, right: Bound, name: str) -> Bound:
 
 
 def quotient(left: Bound, right: Bound, name: str) -> Bound:
-    """Return the expression `left / right`, or `try_divide(left, right)` if `name` says so; both are a DOUBLE.
+    """Return the expression `left / right` or `try_divide(left, right)`, whose type is DOUBLE.
 
-    The result of `try_divide` is null if `right` is zero.
+    `name` is `/` or `try_divide`. The result of `try_divide` is null if `right` is zero.
 
     Raises:
         SqlTypeError: a side is a DECIMAL or not a number. Or `right` is not a literal or is zero, and `name` is `/`.
@@ -145,7 +151,10 @@ def quotient(left: Bound, right: Bound, name: str) -> Bound:
 
 
 def remainder(left: Bound, right: Bound) -> Bound:
-    """Return the expression `left % right` for an integer and a positive integer literal, with the sign of `left`."""
+    """Return the expression `left % right`, whose result has the sign of `left`.
+
+    Raises SqlTypeError unless `left` is an integer and `right` is a positive integer literal.
+    """
     if not (is_integer(left.kind) and is_integer(right.kind) and right.is_literal and (right.literal or 0) > 0):
         raise SqlTypeError("% is listed for an integer and a literal above 0")
     kind = max(left.kind, right.kind, key=digits)
@@ -157,7 +166,10 @@ def remainder(left: Bound, right: Bound) -> Bound:
 
 
 def of_sign(arg: Bound, name: str) -> Bound:
-    """Return the expression `-arg` if `name` is `negative`, or `abs(arg)` if it is `abs`."""
+    """Return the expression `-arg` if `name` is `negative`, or `abs(arg)` if `name` is `abs`.
+
+    Raises SqlTypeError if `arg` is not DOUBLE, FLOAT or DECIMAL.
+    """
     if not (is_floating(arg.kind) or is_decimal(arg.kind)):
         raise SqlTypeError(
             f"{name.replace('negative', '-')} is listed for DOUBLE, FLOAT and DECIMAL, not for {sql_name(arg.kind)}, "
@@ -181,9 +193,9 @@ def _less_floats(left: Values, right: Values) -> Values:
 
 
 def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Bound, Bound]:
-    """Return both sides of a comparison, each converted to the type in which Spark compares them.
+    """Return both sides of a comparison, converted to the type in which Spark compares them.
 
-    `what` is the operator, for errors.
+    `what` is the operator, for error messages. `zone_is_utc` states whether the session's time zone is UTC.
 
     Raises:
         SqlTypeError: the types cannot be compared, or have no supported common type.
@@ -273,7 +285,10 @@ def is_in(name: str, args: Sequence[Bound], zone_is_utc: bool) -> Bound:
 
 
 def _conditions(args: Sequence[Bound], what: str) -> list[Bound]:
-    """Return the arguments, which must be BOOLEAN or NULL; a NULL becomes a BOOLEAN."""
+    """Return the arguments, with NULL literals of the type BOOLEAN.
+
+    Raises SqlTypeError if an argument is neither BOOLEAN nor NULL. The message names the operation `what`.
+    """
     if any(arg.kind not in (BOOLEAN, NULL) for arg in args):
         raise SqlTypeError(f"{what} needs BOOLEAN, but has {type_names(args)}")
     return [literal(None, BOOLEAN) if arg.kind == NULL else arg for arg in args]
@@ -302,7 +317,7 @@ def is_false(arg: Bound) -> Bound:
 
 
 def case(*args: Bound) -> Bound:
-    """Return a CASE expression. `args` are condition, value, condition, value, …, and perhaps the value of ELSE."""
+    """Return a CASE expression. `args` are pairs of condition and value, and at the end perhaps the value of ELSE."""
     pairs, rest = args[: len(args) // 2 * 2], args[len(args) // 2 * 2 :]
     conditions = _conditions(pairs[::2], "CASE")
     *values, otherwise = common([*pairs[1::2], *(rest or [literal(None, NULL)])], "CASE")
@@ -317,12 +332,12 @@ def case(*args: Bound) -> Bound:
 
 
 def first_valid(*args: Bound) -> Bound:
-    """Return the expression `coalesce(…)`: the first of the arguments that is not null."""
+    """Return the expression `coalesce(…)`, whose result is the first argument that is not null."""
     values = common(args, "COALESCE")
     return call(values[0].kind, pc.coalesce, *values)
 
 
 def null_if(left: Bound, right: Bound, zone_is_utc: bool) -> Bound:
-    """Return the expression `nullif(left, right)`: `left`, or null where both are equal."""
+    """Return the expression `nullif(left, right)`, whose result is null if both are equal, and otherwise `left`."""
     equal, none = compared(left, right, "=", zone_is_utc), pa.scalar(None, left.kind)
     return call(left.kind, lambda condition, values: if_else(condition, none, values), equal, left)

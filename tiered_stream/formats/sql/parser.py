@@ -1,8 +1,7 @@
-"""Parser of SQL expressions and conditions to trees, with the operator precedence of Spark's grammar.
+"""Parser of SQL conditions and select lists to trees (`Tree`), with the operator precedence of Spark's grammar.
 
 The grammar is the part of Spark's `SqlBaseParser.g4` for the functions and operators in `functions.py`. A text outside
-this grammar is refused. So nothing is written to a table or a file before each function and operator is known to be
-supported. The driver parses the texts once, and tasks receive the trees as JSON.
+this grammar is refused before any row is written. The driver parses each text once, and tasks get the trees as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tiered_stream.formats.sql.sql_reader import SqlError, SqlReader, T, TokenKi
 
 LIST_PAGE = "docs/guides/typed-tables.md#sql"
 MAX_LENGTH = 10_000
-"""Maximum number of characters of a text."""
+"""Maximum number of characters of one SQL text."""
 MAX_DEPTH = 50
 """Maximum depth of an expression."""
 COLUMN, FIELD, CASE, CAST, TRY_CAST = "column", "field", "case", "cast", "try_cast"
@@ -29,11 +28,11 @@ LITERALS = frozenset({NULL, BOOLEAN, INTEGER, DECIMAL, DOUBLE, STRING})
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """SQL expression: an operation, its arguments, and a text.
+    """Parsed SQL expression: an operation, its arguments, and a text.
 
-    `op` is a constant of this module, or an operator or function in lower case. The text is the name of a column or of
-    a field, the value of a literal, or the type of a cast. The arguments of `CASE` are pairs of a condition and a
-    value, and perhaps one value for ELSE.
+    `op` is a constant of this module such as `COLUMN`, or an operator or function in lower case. `text` is the name of
+    a column or field, the value of a literal, or the type of a cast, and otherwise ''. The arguments of `CASE` are
+    pairs of condition and value, and perhaps one value for ELSE.
     """
 
     op: str
@@ -41,7 +40,7 @@ class Tree:
     text: str = ""
 
     def all(self) -> Iterator[Tree]:
-        """Yield the tree itself and all trees within it."""
+        """Yield this tree and, at any depth, the trees of its arguments."""
         yield self
         for arg in self.args:
             yield from arg.all()
@@ -61,7 +60,7 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class SqlQuery:
-    """Parsed select list (no items: all columns) and condition (None: all rows)."""
+    """Parsed select list and condition. Without items, all columns are selected. Without `where`, all rows are kept."""
 
     select: tuple[SelectItem, ...] = ()
     where: Tree | None = None
@@ -78,7 +77,7 @@ _RESERVED = frozenset(
         "some", "system_user", "then", "true", "try_cast", "user", "when",
     )
 )  # fmt: skip
-"""Words that can be names only in back quotes, because for some of them it depends on Spark's settings."""
+"""Words that are names only in back quotes. For some of them, Spark's settings decide whether quotes are needed."""
 _POWERS = {
     **dict.fromkeys(("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"), 1), **dict.fromkeys(("+", "-", "||"), 2),
     **dict.fromkeys(("*", "/", "%"), 3),
@@ -91,7 +90,9 @@ _TIMES = ("DATE", "TIMESTAMP")
 
 
 def parse_query(select: str | None, where: str | None) -> SqlQuery | None:
-    """Return the parsed select list and condition, or None if neither is given. A missing list means all columns.
+    """Parse a select list and a condition. The result is None if both are None.
+
+    `select` None means all columns, and `where` None means all rows.
 
     Raises:
         ConfigurationError: a text is not SQL, or has a function or operator that is not supported.
@@ -103,7 +104,7 @@ def parse_query(select: str | None, where: str | None) -> SqlQuery | None:
 
 
 def parse_condition(text: str) -> Tree:
-    """Return the tree of a condition, or of any other expression.
+    """Parse a condition, or any other SQL expression, and return its tree.
 
     Raises:
         ConfigurationError: the text is not SQL, or has a function or operator that is not supported.
@@ -139,7 +140,7 @@ class _Parser(SqlReader):
         self._text = text
 
     def items(self) -> tuple[SelectItem, ...]:
-        """Parse a select list, and return its items: each is `*`, or an expression with its name."""
+        """Parse a select list, and return its items. An item is `*`, or an expression with its name."""
         return tuple(self.separated(self._item))
 
     def _item(self) -> SelectItem:
@@ -210,7 +211,10 @@ class _Parser(SqlReader):
     # Values (Spark: valueExpression, primaryExpression)
 
     def _value(self, least: int = 1) -> Tree:
-        """Parse an expression whose binary operators have at least the precedence `least` (`_POWERS`)."""
+        """Parse an expression without conditions, whose binary operators have at least the precedence `least`.
+
+        `_POWERS` has the precedence of each operator.
+        """
         tree = self._signed()
         while self.now.kind == TokenKind.MARK and (power := _POWERS.get(self.now.text, 0)) >= least:
             op = self.next().text

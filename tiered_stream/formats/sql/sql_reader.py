@@ -42,7 +42,7 @@ _TOKEN = re.compile(
 
 
 class TokenKind(StrEnum):
-    """Kind of a token. A `WORD` begins with a digit: it is a name in a list of columns, but not in an expression."""
+    """Kind of a token. A `WORD` begins with a digit, and is a name in a list of columns, but not in an expression."""
 
     NAME = auto()
     WORD = auto()
@@ -54,7 +54,10 @@ class TokenKind(StrEnum):
 
 
 class SqlError(ValueError):
-    """Error for a text that is not SQL, or is SQL that this package does not read. The message ends a sentence."""
+    """Error for a text that is not SQL, or is SQL that this package does not read.
+
+    The message, such as "it ends too soon", follows the text in the error that the user sees.
+    """
 
 
 class SqlTypeError(SqlError):
@@ -90,7 +93,7 @@ class SqlReader:
 
     @property
     def ahead(self) -> Token:
-        """Return the token after the next token (`now`)."""
+        """Return the token that follows the next token, which is `now`."""
         return self.tokens[min(self._at + 1, len(self.tokens) - 1)]
 
     def next(self) -> Token:
@@ -98,7 +101,7 @@ class SqlReader:
         return self.tokens[self._at - 1]
 
     def takes(self, word: str) -> bool:
-        """Return whether the next token is `word` (a word in lower case, or a mark), and consume the token if it is."""
+        """Consume the next token if it is `word`, a word in lower case or a mark; return whether it is."""
         found = self.now.kind in (TokenKind.NAME, TokenKind.MARK) and self.now.text.lower() == word
         self._at += found
         return found
@@ -126,7 +129,7 @@ class SqlReader:
         self._depth -= 1
 
     def separated(self, part: Callable[[], T], separator: str = ",") -> list[T]:
-        """Return at least one part, which `part` parses, and the further ones after a separator."""
+        """Parse one or more parts with `separator` between them, each by calling `part`, and return the results."""
         parts = [part()]
         while self.takes(separator):
             parts.append(part())
@@ -221,7 +224,7 @@ def _tokens(text: str, has_comments: bool) -> list[Token]:
 
 
 def unquoted(token: Token) -> str:
-    """Return the name that a token stands for, without back quotes."""
+    """Return the name in a token, without back quotes around it."""
     return token.text[1:-1].replace("``", "`") if token.kind == TokenKind.QUOTED else token.text
 
 
@@ -245,7 +248,7 @@ def parse_spark_schema(text: str) -> pa.Schema:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Return the Arrow type for SQL's name of a type, such as `ARRAY<INT>`; raise SqlError if there is no such type."""
+    """Return the Arrow type for the SQL name of a type, such as `ARRAY<INT>`; raise SqlError for an unknown type."""
     reader = SqlReader(text)
     kind = reader.type()
     reader.expect_end()

@@ -1,8 +1,9 @@
 """SQL's functions of dates and times. Parts of a TIMESTAMP, such as its hour, are supported for sessions in UTC only.
 
-Arrow's own functions have years of 16 bits, so the parts are computed from the number of days.
+Arrow's own functions limit years to 16 bits, so year, month and day are computed from the number of days.
 
-The functions return bound expressions, and raise SqlTypeError if the function does not support the argument.
+Public functions return expressions (`Bound`), and raise SqlTypeError if the SQL function does not support the argument.
+`zone_is_utc` states whether the session's time zone is UTC.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _TIMESTAMP_TEXT = re.compile(
 
 
 def _of_numbers(function: Callable[[_Numbers], _Numbers], kind: pa.DataType) -> Callable[[Values], Values]:
-    """Return a function of Arrow values that applies `function` to their 64-bit numbers and returns values of `kind`.
+    """Return a function from Arrow values to Arrow values of the type `kind`, which applies `function` to numbers.
 
-    Nulls stay null.
+    The numbers are the days of a DATE, the microseconds of a TIMESTAMP, or the integers, with 64 bits. Nulls stay null.
     """
 
     def values(array: pa.Array) -> pa.Array:
@@ -66,9 +67,10 @@ def _in_utc(arg: Bound, what: str, zone_is_utc: bool) -> None:
 
 
 def part_of(arg: Bound, what: str, zone_is_utc: bool) -> Bound:
-    """Return the expression `what(arg)`: the year, month, day, hour, minute or second of a TIMESTAMP.
+    """Return the expression `what(arg)`, where `what` is `year`, `month`, `day`, `hour`, `minute` or `second`.
 
-    Only the first three are supported for a DATE.
+    `arg` is a TIMESTAMP or, for `year`, `month` and `day`, a DATE. Any other type raises SqlTypeError, and so does a
+    TIMESTAMP unless `zone_is_utc` is True.
     """
     _in_utc(arg, what, zone_is_utc)
     if what in _PARTS_OF_DATE:
@@ -81,7 +83,10 @@ def part_of(arg: Bound, what: str, zone_is_utc: bool) -> Bound:
 
 
 def date_of(arg: Bound, zone_is_utc: bool) -> Bound:
-    """Return the expression `to_date(arg)`: the DATE of a TIMESTAMP."""
+    """Return the expression `to_date(arg)`, the DATE of a TIMESTAMP.
+
+    Raises SqlTypeError if `arg` has another type, or is a TIMESTAMP and `zone_is_utc` is False.
+    """
     if arg.kind not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise SqlTypeError(f"a DATE is made of TIMESTAMP, not of {sql_name(arg.kind)}")
     _in_utc(arg, "the DATE", zone_is_utc)
@@ -90,7 +95,10 @@ def date_of(arg: Bound, zone_is_utc: bool) -> Bound:
 
 
 def unix_time(arg: Bound, what: str) -> Bound:
-    """Return the expression `what(arg)`, where `what` is `unix_seconds`, `unix_millis` or `unix_micros`."""
+    """Return the expression `what(arg)`, where `what` is `unix_seconds`, `unix_millis` or `unix_micros`.
+
+    Raises SqlTypeError if `arg` is not a TIMESTAMP.
+    """
     if arg.kind != TIMESTAMP:
         raise SqlTypeError(f"{what} needs TIMESTAMP, but has {sql_name(arg.kind)}")
     size = {"unix_seconds": 1_000_000, "unix_millis": 1_000, "unix_micros": 1}[what]
@@ -98,16 +106,16 @@ def unix_time(arg: Bound, what: str) -> Bound:
 
 
 def timestamp_of_micros(arg: Bound) -> Bound:
-    """Return the expression `timestamp_micros(arg)`: the TIMESTAMP at this number of microseconds since 1970."""
+    """Return the expression `timestamp_micros(arg)`, the TIMESTAMP that is `arg` microseconds after 1970 began."""
     if not is_integer(arg.kind):
         raise SqlTypeError(f"timestamp_micros needs an integer, but has {sql_name(arg.kind)}")
     return call(TIMESTAMP, lambda values: pc.cast(values, TIMESTAMP), widened(arg, BIGINT))
 
 
 def time_literal(text: str, kind: pa.DataType, zone_is_utc: bool) -> Bound:
-    """Return the literal of the type `kind` (DATE or TIMESTAMP) that `text` states.
+    """Parse the text of a DATE or TIMESTAMP literal, and return the literal of this type `kind`.
 
-    If `zone_is_utc` is true, the session's time zone is UTC, and a time without a zone is in UTC.
+    If `zone_is_utc` is True, the session's time zone is UTC, and a time without a zone is in UTC.
 
     Raises:
         SqlTypeError: the text has another form, or is not a valid date or time. Or it is a time without a zone, and the

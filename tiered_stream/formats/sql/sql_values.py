@@ -1,6 +1,6 @@
-"""Bound SQL expressions with their types, and the type conversions that Spark makes implicitly.
+"""SQL expressions that can be evaluated for a batch (`Bound`), and the type conversions that Spark makes implicitly.
 
-Most functions of this package take and return bound expressions (`Bound`), not values.
+Most functions of this package take and return expressions (`Bound`), not values.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from tiered_stream.formats.sql.sql_reader import (
 )
 
 BLANKS = "".join(map(chr, (*range(33), 127)))
-"""Characters that Spark's casts ignore at both ends of a text: ASCII's blanks and control characters.
+"""Characters that Spark's casts ignore at both ends of a text: blanks and control characters of ASCII.
 
-Spark looks at single bytes (`UTF8String.trimAll`), so it keeps control characters that UTF-8 writes in two bytes.
+Spark looks at single bytes (`UTF8String.trimAll`), so it keeps control characters that have two bytes in UTF-8.
 """
 Values = Any
-"""Arrow array, or an Arrow scalar if the value is the same in all rows."""
+"""Result of an expression for a batch: an Arrow array, or an Arrow scalar if all rows have the same value."""
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
-"""Precision of Spark's DECIMAL for the values of an integer type."""
+"""Precision of the DECIMAL to which Spark converts values of an integer type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """SQL expression with its type, ready to be evaluated.
+    """SQL expression that can be evaluated for a batch of decoded rows. Its type is `kind`.
 
-    `values` returns the expression's values for a batch of decoded rows. `literal` is the Python value of a literal;
-    the attribute has no meaning unless `is_literal` is True. `ops` are the operations that may remain at the top after
-    Spark's optimizer has simplified the expression. For example, it may simplify `if(a, upper(b), c)` to `upper(b)`.
+    `values` returns the expression's values for a batch. `literal` is the Python value of a literal; it has no meaning
+    unless `is_literal` is True. `ops` are the operations that may be outermost after Spark's optimizer has simplified
+    the expression. For example, the optimizer may simplify `if(a, upper(b), c)` to `upper(b)`.
     """
 
     kind: pa.DataType
@@ -54,7 +54,7 @@ class Bound:
 
 
 def literal(value: Any, kind: pa.DataType) -> Bound:
-    """Return a bound literal of the type `kind`; None is NULL."""
+    """Return a literal of the type `kind` as an expression. The value None stands for NULL."""
     scalar = pa.scalar(value, kind)
     return Bound(kind, lambda batch: scalar, True, value)
 
@@ -90,9 +90,9 @@ def digits(kind: pa.DataType) -> int:
 
 
 def as_decimal(arg: Bound) -> Bound:
-    """Return an integer expression, converted to the DECIMAL that Spark uses next to a DECIMAL operand.
+    """Return an integer expression, converted to the DECIMAL type that Spark gives it next to a DECIMAL operand.
 
-    A DECIMAL is returned unchanged.
+    An expression of a DECIMAL type is returned unchanged.
     """
     if is_decimal(arg.kind):
         return arg
@@ -102,7 +102,10 @@ def as_decimal(arg: Bound) -> Bound:
 
 
 def widened(arg: Bound, kind: pa.DataType) -> Bound:
-    """Return `arg` converted to `kind`: a type that has all values of `arg`, or a DOUBLE or FLOAT, which may round."""
+    """Return `arg`, converted to the type `kind`.
+
+    `kind` must hold all values of the type of `arg`, or be DOUBLE or FLOAT, to which values are rounded.
+    """
     if arg.kind == kind:
         return arg
     if arg.is_literal:
@@ -120,7 +123,7 @@ def widened(arg: Bound, kind: pa.DataType) -> Bound:
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type to which Spark converts values of two types, for a comparison or for the branches of CASE.
 
-    Returns None if there is no supported common type. A FLOAT and an integer have none, because Spark's common type
+    The result is None if no common type is supported. For example, Spark's common type of a FLOAT and an integer
     depends on `spark.sql.ansi.enabled`.
     """
     if left == right:
@@ -139,7 +142,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 def common(args: Sequence[Bound], what: str) -> list[Bound]:
     """Return `args`, all converted to one type, as Spark converts the branches of CASE or the sides of a comparison.
 
-    NULL gets the type of the other arguments. `what` is the name of the SQL operation, for errors.
+    NULL gets the type of the other arguments. `what` is the name of the SQL operation, for error messages.
 
     Raises:
         SqlTypeError: all arguments are NULL, or their types have no supported common type.
@@ -158,14 +161,14 @@ def common(args: Sequence[Bound], what: str) -> list[Bound]:
 
 
 def of_arrays(function: Callable[[pa.Array], pa.Array]) -> Callable[[Values], Values]:
-    """Return `function`, which takes and returns arrays, as a function that also takes and returns scalars."""
+    """Return a function that applies `function`, which takes and returns an array, to an array or to a scalar."""
     return lambda values: function(as_array(values, 1))[0] if isinstance(values, pa.Scalar) else function(values)
 
 
 def within(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    """Return integers or DECIMAL numbers without a fraction as the integer type `kind`; null if a number does not fit.
+    """Cast `numbers` to the integer type `kind`. A number that does not fit becomes null.
 
-    The argument and the result may be scalars, too.
+    `numbers` are integers, or DECIMAL numbers without a fraction: an array, or a scalar. The result has the same form.
     """
     largest = (1 << (kind.bit_width - 1)) - 1
     fits = pc.and_(pc.greater_equal(numbers, -largest - 1), pc.less_equal(numbers, largest))

@@ -3,7 +3,7 @@
 Spark 4.2 takes upper and lower case from ICU 78, which has Unicode 17. Python's own tables are older (Python 3.11:
 Unicode 14), so this module adds the letters of later versions.
 
-The functions of expressions (`Bound`) raise SqlTypeError if the SQL function `what` does not support the argument.
+The functions that return an expression (`Bound`) raise SqlTypeError if the SQL function does not support the argument.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _PAIRS = (
     (0xA7D2, 0xA7D2, 0xA7D3), (0xA7D4, 0xA7D4, 0xA7D5), (0xA7DA, 0xA7DA, 0xA7DB), (0xA7DC, 0xA7DC, 0x19B),
     (0x10D50, 0x10D65, 0x10D70), (0x16EA0, 0x16EB8, 0x16EBB),
 )  # fmt: skip
-"""New letters of Unicode 15 to 17, in ranges: first and last upper case letter, and the lower case of the first one."""
+"""Ranges of letters that Unicode 15 to 17 added: first and last upper case letter, and the first one's lower case."""
 _IGNORED = (
     "897 ECE 1ACF-1ADD 1AE0-1AEB A7F1 10D4E 10D69-10D6D 10D6F 10EC5 10EFA-10EFF 11241 113BB-113C0 113CE 113D0 113D2",
     "113E1-113E2 11B60 11B62-11B64 11B66 11DD9 11F00-11F01 11F36-11F3A 11F40 11F42 11F5A 13439-13440 13447-13455",
     "1611E-16129 1612D-1612F 16D40-16D42 16D6B-16D6C 16FF2-16FF3 1E030-1E06D 1E08F 1E4EB-1E4EF 1E5EE-1E5EF 1E6E3",
     "1E6E6 1E6EE-1E6EF 1E6F5 1E6FF",
 )
-"""Marks that Unicode 15 to 17 added, and after which a word continues (`Case_Ignorable`)."""
+"""Ranges of marks that Unicode 15 to 17 added. A word continues after them (property `Case_Ignorable`)."""
 _CASED = ("1C89-1C8A A7CB-A7CF A7D2 A7D4 A7DA-A7DC 10D50-10D65 10D70-10D85 16EA0-16EB8 16EBB-16ED3 1DF25-1DF2A",)
-"""Letters that have a case (`Cased`), and that Unicode 15 to 17 added."""
+"""Ranges of letters with the property `Cased` that Unicode 15 to 17 added."""
 _OTHERS = ("295", "1171E")
-"""Two characters that had a case (`Cased`) or were a mark in Unicode 14, and are neither in Unicode 17."""
+"""Two characters that were a `Cased` letter and a mark in Unicode 14, and are neither in Unicode 17."""
 _SIGMA, _MARK = "Σ", "\u0301"
 
 
@@ -52,7 +52,10 @@ _STAND_INS = {
     **dict.fromkeys(_code_points(_OTHERS), "-"),
     ord("İ"): "a",  # Python makes two characters of it
 }
-"""Characters that all Pythons know, by the newer characters for which they stand when a Σ near them gets lower case."""
+"""For characters that older Pythons do not know, a character of the same class that all Pythons know.
+
+The lower case of a Σ depends on the classes of the characters around it.
+"""
 _NEWER = re.compile("[" + "".join(map(chr, _STAND_INS)) + "]")
 
 
@@ -62,7 +65,7 @@ def to_upper(text: str) -> str:
 
 
 def to_lower(text: str) -> str:
-    """Return the text in lower case; a Σ at the end of a word becomes ς."""
+    """Return the text in lower case. A Σ at the end of a word becomes ς."""
     if _SIGMA in text and _NEWER.search(text):
         forms = text.translate(_STAND_INS).lower()
         text = "".join(form if letter == _SIGMA else letter for letter, form in zip(text, forms, strict=True))
@@ -74,7 +77,7 @@ _MAX_INT = (1 << 31) - 1
 
 
 def text(arg: Bound, what: str) -> Bound:
-    """Return the expression `arg` unchanged.
+    """Check that the expression `arg` is a STRING, and return it unchanged.
 
     Raises:
         SqlTypeError: `arg` is not a STRING. The message names the SQL function `what`.
@@ -86,7 +89,7 @@ def text(arg: Bound, what: str) -> Bound:
 
 
 def literal_text(arg: Bound, what: str) -> str:
-    """Return the text of a literal; raise SqlTypeError if `arg` is not a literal STRING."""
+    """Return the text of a literal; raise SqlTypeError if `arg` is not a literal STRING. `what` is for the message."""
     if arg.kind != STRING or not arg.is_literal:
         raise SqlTypeError(f"{what} needs a literal text there")
     return str(arg.literal)
@@ -95,7 +98,7 @@ def literal_text(arg: Bound, what: str) -> str:
 def _of_letters(ascii_form: Callable[[Values], Values], any_form: Callable[[str], str]) -> Callable[[Values], Values]:
     """Return a function that changes the case of Arrow texts: by `ascii_form` if a text is ASCII, else by `any_form`.
 
-    Arrow's own functions change single letters only, but in Unicode, for example, `ß` becomes `SS`.
+    Arrow's own functions replace one letter by one letter, but in Unicode, for example, `ß` becomes `SS`.
     """
 
     def values(texts: pa.Array) -> pa.Array:
@@ -114,18 +117,18 @@ _CASES = {"lower": _of_letters(pc.ascii_lower, to_lower), "upper": _of_letters(p
 
 
 def changed_case(arg: Bound, what: str) -> Bound:
-    """Return the expression `lower(arg)` or `upper(arg)`, as `what` says."""
+    """Return the expression `what(arg)`, where `what` is `lower` or `upper`."""
     return call(STRING, _CASES[what], text(arg, what))
 
 
 def trimmed(arg: Bound, what: str) -> Bound:
-    """Return the expression `trim(arg)`, `ltrim(arg)` or `rtrim(arg)`, as `what` says."""
+    """Return the expression `what(arg)`, where `what` is `trim`, `ltrim` or `rtrim`."""
     function = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[what]
     return call(STRING, lambda texts: function(texts, characters=" "), text(arg, what))
 
 
 def length(arg: Bound) -> Bound:
-    """Return the expression `length(arg)`: the number of characters of a STRING, or of bytes of a BINARY."""
+    """Return the expression `length(arg)`, the number of characters of a STRING or of bytes of a BINARY."""
     if arg.kind == BINARY:
         return call(INT, pc.binary_length, arg)
     return call(INT, pc.utf8_length, text(arg, "length"))
@@ -142,9 +145,10 @@ def _is_small(kind: pa.DataType) -> bool:
 
 
 def part(whole: Bound, *numbers: Bound) -> Bound:
-    """Return the expression `substring(whole, …)`. `numbers` are literals: the position, and perhaps the length.
+    """Return the expression `substring(whole, position)` or `substring(whole, position, length)`.
 
-    A position counts from 1; a negative position counts from the end.
+    `numbers` are the position and perhaps the length, which must be literals. A position counts from 1, and a negative
+    position counts from the end.
     """
     if not all(_is_small(number.kind) and number.is_literal and number.literal is not None for number in numbers):
         raise SqlTypeError(

@@ -29,7 +29,7 @@ class FaultyPartitions(Collector):
     partition's leader. Requests do not wait for a silent partition.
 
     Args:
-        registry: gets a metric of the numbers of faulty partitions by topic.
+        registry: Prometheus registry, to which a metric with the number of faulty partitions by topic is added.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -40,7 +40,7 @@ class FaultyPartitions(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric of the faulty partitions, whose values are all of the same moment."""
+        """Yield the metric with the number of faulty partitions of each topic (prometheus_client: `Collector`)."""
         family = GaugeMetricFamily(
             f"{PREFIX}_unlocated_partitions",
             "Partitions left to the brokers, because their leader or the metadata topic cannot be asked or read.",

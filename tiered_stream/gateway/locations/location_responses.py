@@ -45,13 +45,13 @@ _CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
 
 @dataclass(frozen=True, slots=True)
 class _CachedResponse:
-    """Response for one partition in the cache. `count` is the number of segment locations in the response.
+    """Cached response for one partition. `count` is the number of segment locations in the response.
 
-    The response is valid until `fresh_until`, a time of the monotonic clock: until one of its URLs is signed again.
+    The response is valid until `fresh_until` (`time.monotonic`), when one of its URLs must be signed again.
 
-    `newest` is the partition's last visible segment. If any visible segment changes, all visible segments become new
-    objects. So the response is valid as long as the last visible segment is the same object. A reference to all
-    segments would keep old lists of segments in memory.
+    `newest` is the partition's last visible segment when the response was made. If any visible segment changes, all
+    visible segments become new objects. So the response is valid as long as the last visible segment is the same
+    object. A reference to all segments would keep old lists of segments in memory.
     """
 
     newest: VisibleSegment
@@ -60,7 +60,7 @@ class _CachedResponse:
     fresh_until: float
 
     def fits(self, tiered: _TieredRange) -> bool:
-        """Return whether the response is valid for the visible segments, and within the limits of the budget."""
+        """Return whether the response is valid for the visible segments of `tiered`, and within its budget's limits."""
         if not tiered.visible or tiered.visible[-1] is not self.newest:
             return False
         return self.count <= tiered.budget.segments and len(self.response.segments or b"") <= tiered.budget.bytes
@@ -114,7 +114,7 @@ class _TieredRange:
 
     @property
     def cache_key(self) -> tuple[object, ...]:
-        """All values that the response depends on, except the segments."""
+        """Key of the partition's response in the cache: all values on which it depends, except the segments."""
         return (
             self.readable.partition, self.offsets.start, self.offsets.end, self.readable.end,
             self.request.committed, self.request.part_bytes, self.request.message.offsets_only,
@@ -169,7 +169,7 @@ class LocationResponses:
     def log_ends(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         """Return the high watermark by partition, without partitions that do not exist or whose leaders do not respond.
 
-        The gateway asks the brokers with its own login, so callers pass only topics that the client may read.
+        The gateway asks the brokers with its own login, so callers pass only partitions that the client may READ.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -303,9 +303,9 @@ class LocationResponses:
     def _parts(self, tiered: _TieredRange, at: int, part: OffsetRange, located: _Located) -> Sequence[SegmentLocation]:
         """Return the location of the offsets `part`, or several locations that cover all or the first of them.
 
-        There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
-        many. If the request asks for offsets only, the location has no bytes and no URL. `located.fresh_until` is not
-        later than the time at which the URL is signed again.
+        `part` lies in the segment `tiered.visible[at]`. There are several locations if the request has `part_bytes`,
+        and the bytes of `part` are more than 1.5 times `part_bytes`. If the request asks for offsets only, the location
+        has no bytes and no URL. `located.fresh_until` is reduced to the time at which the URL must be signed again.
         """
         request = tiered.request
         if request.message.offsets_only:

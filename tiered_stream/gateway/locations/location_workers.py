@@ -31,7 +31,7 @@ _HALF_LIFE_SECONDS = 1.0
 
 
 class RecentWork:
-    """Counter of the CPU seconds that threads have worked for one client. The sum halves every second.
+    """Counter of the CPU seconds that threads have recently worked for one client; the sum halves every second.
 
     The time for which a thread waits for a broker or for the GIL does not count. Otherwise a client with little work
     would get many seconds, because its threads mostly wait while other clients cause much work.
@@ -54,7 +54,7 @@ class RecentWork:
 
 
 class Turns:
-    """Queue for turns of work, used from one event loop; only `others_wait` may be called from any thread.
+    """Queue in which clients wait for turns of work. Used from one event loop; `others_wait` may be called anywhere.
 
     Args:
         at_once: how many turns may run at the same time.
@@ -120,8 +120,8 @@ class LocationWorkers:
     """Thread pools that decode location requests and build the responses.
 
     If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248). The
-    argument `recent_work` of the methods counts the CPU seconds of the client's requests: clients with less recent work
-    go first.
+    argument `recent_work` of the methods is the counter of the client's CPU seconds. Clients with less recent work go
+    first.
     """
 
     def __init__(self, responses: LocationResponses, metrics: GatewayMetrics) -> None:

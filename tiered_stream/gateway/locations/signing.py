@@ -20,7 +20,7 @@ _CACHED = 200_000  # maximum number of signed URLs in the cache, about 100 MB
 
 @dataclass(frozen=True, slots=True)
 class SignedLocation:
-    """Signed URL of a segment's log, or None, and the time of the monotonic clock until which it may be given out."""
+    """Signed URL of a segment's log file, or None, and the time (`time.monotonic`) until which clients may get it."""
 
     url: str | None = field(repr=False)
     fresh_until: float = inf
@@ -29,7 +29,7 @@ class SignedLocation:
 class LocationSigner:
     """Creator and cache of signed URLs of segments. Thread-safe.
 
-    A URL ends with the credentials that signed it, if they end before its lifetime is over.
+    A URL stops working when the credentials that signed it expire, even if its lifetime is longer.
 
     Args:
         fetcher: signs URLs with the storage's credentials.
@@ -54,7 +54,8 @@ class LocationSigner:
         """Return a signed URL of the segment's log file, or None as URL if signing is off or the storage cannot sign.
 
         Raises:
-            StorageError, CorruptDataError, UnsupportedDataError: the segment's manifest was needed and not readable.
+            StorageError, CorruptDataError, UnsupportedDataError: signing needs the segment's manifest, which cannot be
+                read.
         """
         if not self.enabled:
             return SignedLocation(None)

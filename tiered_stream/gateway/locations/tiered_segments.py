@@ -31,7 +31,7 @@ _TOPICS_SECONDS = 1.0  # minimum time between two listings of all topics because
 
 
 class TieredSegments:
-    """Thread-safe wrapper of the locator `metadata-topic`, which tolerates that topics are created and deleted.
+    """Lookup of partitions' tiered segments in the metadata topic; topics may be created and deleted. Thread-safe.
 
     One thread at a time refreshes a partition, and other threads wait for its result. If a partition's leader did not
     respond, a background thread repeats the lookup, and requests do not wait for that partition.
@@ -59,7 +59,7 @@ class TieredSegments:
         self.locator = MetadataTopicLocator(
             client, fetcher, IsolationLevel.READ_COMMITTED, cache_bytes, patience_ms=PATIENCE_MS, snapshots=snapshots
         )
-        """Finds the bytes of visible segments."""
+        """Locator that finds the bytes of given offsets in a partition's visible segments."""
         self._fresh_seconds = fresh_seconds
         self._faulty = faulty
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""APIs and versions that the gateway passes on and offers, and rewriting of the responses that name them. No I/O.
+"""APIs and versions that the gateway passes on and offers to clients, and rewriting of responses. No I/O.
 
 Clients are offered only the APIs that readers use: Kafka's own consumers and group tools, librdkafka, franz-go,
 kafkajs, kafka-python and our own client. Producers and admin clients must connect to the brokers. Newer Fetch responses
@@ -36,13 +36,16 @@ READER_VERSIONS: dict[int, tuple[int, int]] = {
     FETCH: (0, 15),  # the responses of newer versions have brokers' addresses
     **{api_key: (0, versions[-1]) for api_key, versions in broker_addresses.VERSIONS.items()},
 }  # fmt: skip
-"""Versions (oldest, newest) that are passed on, of the APIs of consumers and of their group tools.
+"""Oldest and newest version that the gateway passes on, by API key. Other APIs are refused.
 
-By DescribeConfigs, a reader's tools ask whether a topic is tiered.
+The APIs are those that consumers and group tools use. This package uses DescribeConfigs to find out whether a topic is
+tiered.
 """
 
 _SHOWN_VERSIONS = {**READER_VERSIONS, ApiKey.Produce: (3, 3)}
-"""Versions that ApiVersions responses list. Produce is listed for librdkafka, although the gateway refuses it.
+"""Oldest and newest version that ApiVersions responses list, by API key.
+
+Produce is listed for librdkafka, although the gateway refuses Produce requests.
 
 If a broker does not list Produce version 3, librdkafka's consumers assume a broker older than Kafka 0.11, and send
 Fetch requests that no current broker understands.
@@ -98,7 +101,7 @@ def is_too_new(api_key: int, api_version: int) -> bool:
 def rewrite_response(
     api_key: int, api_version: int, content: bytes, advertise: Advertise, feature_version: int
 ) -> bytes:
-    """Return a response's content with the gateway's addresses and versions. Thread-safe if `advertise` is.
+    """Return a broker's response with the gateway's addresses and versions. Thread-safe if `advertise` is thread-safe.
 
     Args:
         api_key: API of the request; `is_rewritten` must hold for it.
@@ -127,11 +130,13 @@ def rewrite_response(
 def _limited(body: bytes, version: int, feature_version: int, error_code: int) -> bytes:
     """Return the body of an ApiVersions response with only the APIs and versions that the gateway offers.
 
-    The location feature is added to the broker's features if `version` has features (3 or newer). A broker's error
-    response is not changed. The result is cached, because all clients get the same response.
+    From version 3 on, responses list features, and `LOCATION_FEATURE` is added to them. A broker's error response is
+    not changed. The result is cached, because all clients get the same response.
 
     Args:
+        body: body of the broker's response.
         version: version of `body`, and of the result.
+        feature_version: newest version of `LOCATION_FEATURE` that clients are offered.
         error_code: error code of the result, in place of the broker's 0.
     """
     reader = Reader(body)

@@ -1,4 +1,4 @@
-"""Authorization by the broker: the Fetch that asks for it, and its response, which is filled with locations. No I/O.
+"""Fetch that asks the broker for authorization to read, and its response, which is filled with locations. No I/O.
 
 The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch. But
 the broker has no record to send, and nothing to read from remote storage. The response also states where the log starts
@@ -61,10 +61,10 @@ class PartitionResponse:
 
 
 def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPartition, int]) -> bytes:
-    """Return the Fetch that asks the broker for authorization, with the client's own header.
+    """Return the Fetch that asks the broker whether the client may read the partitions of `request`.
 
-    The Fetch starts at the partition's end offset in `log_ends`, or at the client's offset if `log_ends` lacks the
-    partition.
+    It has the header of the client's own request. For each partition it starts at the log's end in `log_ends`, or at
+    the client's offset if `log_ends` lacks the partition.
     """
 
     def at_end(topic_id: UUID | None, partition: FetchPartition) -> FetchPartition:
@@ -80,9 +80,10 @@ def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPar
 
 
 def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
-    """Return a Fetch whose response shows whether the client may READ the topics, with the client's own header.
+    """Return a Fetch whose response shows which of the topics with the ids `topics` the client may READ.
 
-    The Fetch asks for one partition of each topic, at an offset beyond any log.
+    It has the header of the client's own request, and asks for one partition of each topic, at an offset beyond any
+    log.
     """
     return _fetch(request, [
         FetchTopic(topic.topic_id, [FetchPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
@@ -129,6 +130,10 @@ def fetch_response(content: bytes) -> LocationFetchResponse:
 
 class AuthorizationResponse:
     """Response of the broker to `authorization_request`, into which locations are filled.
+
+    Args:
+        request: the client's location request.
+        content: the broker's response, from its correlation id on.
 
     Raises:
         FrameError: the content is not a Fetch response.

@@ -1,4 +1,4 @@
-"""Gateway's addresses for brokers, and their replacement in responses. No I/O.
+"""The gateway's addresses for brokers, and their insertion into brokers' responses. No I/O.
 
 The mapping of brokers to gateway ports stays the same across restarts. Only the addresses in a response are replaced;
 all other bytes are passed on unchanged. In Metadata the brokers precede the topics, which are not read. So the cost
@@ -37,7 +37,7 @@ Advertise = Callable[[int, Address], Address]
 class Endpoints:
     """Registry of brokers and their gateway ports. Thread-safe.
 
-    The broker with node id n has port `first_port` + n modulo `ports` on the gateway's host `advertised_host`.
+    The broker with node id n has the port `first_port + n % ports` on the gateway's host `advertised_host`.
     """
 
     def __init__(self, advertised_host: str, first_port: int, ports: int) -> None:
@@ -71,7 +71,7 @@ class Endpoints:
             self._brokers = {port: broker for port, broker in self._brokers.items() if broker[0] in node_ids}
 
     def broker(self, node_id: int) -> Address:
-        """Return the own address of broker `node_id` that `learn` was given last.
+        """Return a broker's own address, which the last call of `learn` for this broker has remembered.
 
         Raises:
             ConnectionRefusedError: the broker is not known any more.
@@ -93,7 +93,7 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 class _AddressReplacer:
-    """Cursor that moves through a response and replaces the addresses in it."""
+    """Cursor that moves through a broker's response, and replaces the brokers' addresses by the gateway's."""
 
     def __init__(self, reader: Reader, flexible: bool, advertise: Advertise) -> None:
         self.reader = reader

@@ -26,9 +26,9 @@ _MAX_API_VERSIONS_BYTES = 16 << 10  # bytes for client id, software name and ver
 
 
 class Handling(Enum):
-    """Treatment of a response by the gateway: pass it on unread, rewrite it, fill it with locations, or keep it.
+    """Treatment of a broker's response: pass it on unread, rewrite it, fill it with locations, or keep it.
 
-    The gateway keeps responses to its own requests (probes).
+    The gateway keeps responses to its own requests (probes). The values are labels of a metric.
     """
 
     PASS = "passed"  # noqa: S105 - no password
@@ -99,12 +99,13 @@ class ConnectionState:
         """Register a location request; return the bytes to send to the broker: `fetch` with a new correlation id.
 
         Args:
-            fetch: the Fetch that asks for authorization.
+            request: the client's location request.
+            fetch: the Fetch that is sent in its place, and asks the broker only for authorization to read.
         """
         return self._registered(fetch, request.head, Handling.LOCATE, request)
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
-        """Return the ids of the request's topics that no response has shown to be readable for the client."""
+        """Return the ids of the request's topics that no response has yet shown to be readable for the client."""
         return request.topics() - self._readable
 
     def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:
@@ -112,7 +113,10 @@ class ConnectionState:
         return [partition for partition in request.ranges if partition.topic_id in self._readable]
 
     def probe_topics(self, request: LocationRequest) -> bytes:
-        """Register and return a Fetch whose response shows which of the `topics_to_probe` the client may READ."""
+        """Register and return a Fetch whose response shows which topics the client may READ.
+
+        The Fetch asks for the topics of `request` that `topics_to_probe` returns.
+        """
         probe = read_probe(request, self.topics_to_probe(request))
         return self._registered(probe, request.head, Handling.PROBE, request)
 
@@ -129,7 +133,14 @@ class ConnectionState:
     def _registered(
         self, content: bytes, head: frames.RequestHead, handling: Handling, request: LocationRequest | None = None
     ) -> bytes:
-        """Register a request that will be sent to the broker, and return it with a correlation id of the gateway's."""
+        """Register a request that will be sent to the broker; return `content` with a new correlation id.
+
+        Args:
+            content: the request's bytes.
+            head: API key, version and correlation id of the client's request.
+            handling: treatment of the response.
+            request: location request that the response belongs to, or None.
+        """
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         self._in_flight.append(Pending(head, self._correlation_id, handling, request))
         return frames.with_correlation_id(content, self._correlation_id)

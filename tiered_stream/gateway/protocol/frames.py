@@ -1,5 +1,7 @@
 """Kafka's frames and request headers, as far as a gateway must read them. No I/O.
 
+A frame is one request or response. A request begins with these fields:
+
     int32   size     of all bytes that follow
     int16   api key
     int16   api version
@@ -45,7 +47,7 @@ def frame(content: bytes) -> bytes:
 
 
 def frame_size(data: bytes, max_size: int) -> int:
-    """Return the content size of a frame from its first four bytes, `data`.
+    """Return the number of bytes that follow the size field of a frame. `data` is this field, four bytes.
 
     Raises:
         FrameError: the size is above `max_size`, or too small for a correlation id.
@@ -59,7 +61,7 @@ def frame_size(data: bytes, max_size: int) -> int:
 
 
 def request_head(content: bytes) -> RequestHead:
-    """Return API key, API version and correlation id from the first bytes of a request, without its size field.
+    """Return API key, API version and correlation id of a request. `content` is the request after its size field.
 
     Raises:
         FrameError: the content is too short.
@@ -80,7 +82,7 @@ def correlation_id(content: bytes) -> int:
 
 
 def with_correlation_id(content: bytes, correlation_id: int) -> bytes:
-    """Return a request's content with its correlation id replaced by `correlation_id`."""
+    """Return a request's content (without the size field) with its correlation id replaced by `correlation_id`."""
     return content[: HEAD_BYTES - CORRELATION_ID_BYTES] + correlation_id_bytes(correlation_id) + content[HEAD_BYTES:]
 
 

@@ -31,13 +31,14 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True)
 class LocationRequest:
-    """Decoded Fetch request for segment locations: `head` and `header` from its header, and `message` from its body.
+    """Decoded Fetch request for segment locations.
 
-    `size` is the size of the client's request in bytes.
-    `ranges` has the start and end offsets (end exclusive) by partition. `committed` is True for read_committed.
-    `max_segments` is the maximum number of segments in the response. `part_bytes` is the size of the parts into which
-    segments are cut. If it is 0, they are not cut. `requested` has all partitions of the client's request if `ranges`
-    was reduced to the partitions with a known log end; otherwise it is empty.
+    `head` has the request's API key, version and correlation id, `header` its whole header as bytes, and `message` its
+    decoded body. `size` is the size of the client's request in bytes. `ranges` has the start and end offsets (end
+    exclusive) by partition. `committed` is True for read_committed. `max_segments` is the maximum number of segments in
+    the response. `part_bytes` is the size in bytes of the parts into which segments are cut; 0: segments are not cut.
+    `requested` has all partitions of the client's request if `ranges` was reduced to the partitions with a known log
+    end; otherwise it is empty.
     """
 
     head: RequestHead
@@ -56,10 +57,12 @@ class LocationRequest:
 
 
 def possibly_asks(head: RequestHead, content: bytes) -> bool:
-    """Return whether a request possibly asks for locations, by a quick check, which `location_request` must confirm.
+    """Return whether a request possibly asks for locations, by a quick check.
+
+    If the result is True, `location_request` decides. If it is False, the gateway passes the request on unchanged.
 
     Args:
-        content: the request's first `ConnectionState.bytes_needed` bytes.
+        content: the request's first bytes, as many as `ConnectionState.bytes_needed` returns.
     """
     return (
         head.api_key == FETCH
@@ -69,7 +72,7 @@ def possibly_asks(head: RequestHead, content: bytes) -> bool:
 
 
 def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:
-    """Decode the location request in the Fetch `content`.
+    """Return the location request in the Fetch `content`, which begins with the request's header.
 
     Return None if the Fetch asks for no locations, uses a fetch session (KIP-227), or names no storage format that the
     gateway supports.

@@ -38,6 +38,7 @@ class ClientConnections:
 
         Args:
             connect: opens the connection to the broker.
+            connection: socket of the accepted connection.
             client: IP address of the client.
         """
         self._metrics.accepted.inc()

@@ -1,9 +1,9 @@
 """Memory budget of all connections together, for frames that are read whole and for bytes that a peer has not read yet.
 
-Each frame has one reservation, made before its content is read. A location request reserves also the memory for its
-response. So no frame waits for memory while it holds memory, and a frame that can never fit is refused at once. If a
-frame has to wait, other connections whose peers are slow are closed, the slowest first. So a few connections that never
-finish a frame, or read nothing, cannot block the others.
+A frame is one request or response of Kafka's protocol. Each frame has one reservation, made before its content is read.
+A location request reserves also the memory for its response. So no frame waits for memory while it holds memory, and a
+frame that can never fit is refused at once. If a frame has to wait, other connections whose peers are slow are closed,
+the slowest first. So a few connections that never finish a frame, or read nothing, cannot block the others.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ _SMALL_BYTES = 1 << 20  # larger reservations leave a quarter of the budget to s
 
 
 class MemoryShortError(Exception):
-    """Error that closes a connection because other connections need its memory, or because a frame needs too much."""
+    """Error that closes a connection, because other connections need its memory, or because a frame needs too much.
+
+    A frame is one request or response of Kafka's protocol.
+    """
 
 
 class FrameMemory:
-    """Memory budget for the frames of all connections. Used from one event loop.
+    """Memory budget for the frames (Kafka's requests and responses) of all connections. Used from one event loop.
 
     Args:
         total: size of the budget, in bytes.
@@ -54,8 +57,10 @@ class FrameMemory:
         A frame of up to 64 KiB is not counted, and does not wait.
 
         Args:
-            connection: future of the connection; it gets a MemoryShortError if the connection must end.
-            moving: number of bytes that the peer will send or read; the more bytes, the later the peer counts as slow.
+            connection: future of the frame's connection. Its exception becomes a MemoryShortError if the connection
+                must end, because other connections need its memory.
+            moving: number of bytes that the peer will send or read. The connection counts as slow after 1 s, plus the
+                time that these bytes take at 2 MiB/s.
 
         Raises:
             MemoryShortError: `size` is larger than any reservation may be.
@@ -77,7 +82,10 @@ class FrameMemory:
             reservation.shrink(0)
 
     def change(self, reservation: Reservation, by: int) -> None:
-        """Add `by` bytes, which may be negative, to the size of a reservation. Called only in this module."""
+        """Add `by` bytes, which may be negative, to the size of a reservation, without a check of the budget.
+
+        Only this module calls it.
+        """
         self.used += by
         reservation.size += by
         if reservation.size:
@@ -88,7 +96,10 @@ class FrameMemory:
             self._released.set()
 
     async def _wait_for_release(self, connection: asyncio.Future[None]) -> None:
-        """Evict the slowest other connection if it counts as slow. Otherwise wait at most 1 s for released memory."""
+        """Evict the slowest of the other connections if it counts as slow, else wait at most 1 s for released memory.
+
+        `connection` is the future of the connection that waits.
+        """
         others = (reservation for reservation in self._reservations if reservation.connection is not connection)
         slowest = min(others, key=lambda reservation: reservation.slow_from, default=None)
         seconds = slowest.slow_from - time.monotonic() if slowest else inf

@@ -26,7 +26,7 @@ Accept = Callable[[socket.socket, str], None]
 
 
 class Listener:
-    """Listening sockets of one port, which hand each accepted connection to a function.
+    """Listening sockets of one port, which hand each accepted connection to the function `accept`.
 
     asyncio's own server is not used. It logs a traceback for each of 1,024 attempts when no file descriptor is left. It
     cannot count connections before their TLS handshake, and accepts all waiting connections in one turn.
@@ -82,13 +82,20 @@ async def _accept(listening: socket.socket, accept: Accept) -> None:
 
 
 Serve = Callable[[int, int], Awaitable[Listener]]
-"""Function from node id and port to a listener for that broker's clients. It raises OSError if the port is in use."""
+"""Function that opens a listener for the clients of one broker: it gets the broker's node id and the gateway's port.
+
+It raises OSError if the port is in use.
+"""
 
 
 class BrokerPorts:
     """Listeners on the gateway's ports for brokers. Used from one event loop.
 
     If a port cannot be opened, only its broker is unreachable, and `follow` tries the port again.
+
+    Args:
+        endpoints: brokers and their gateway ports.
+        serve: opens the listener of one broker.
     """
 
     def __init__(self, endpoints: Endpoints, serve: Serve) -> None:
@@ -126,7 +133,7 @@ class BrokerPorts:
                 await self._open_missing(dict(self._faults))
 
     def _missing(self) -> dict[int, int]:
-        """Return the ports to open, by node id."""
+        """Return, by node id, the gateway ports of brokers that have neither a listener nor a recorded fault."""
         nodes = self._endpoints.nodes()
         return {node: port for node, port in nodes.items() if node not in self._listeners and node not in self._faults}
 

@@ -38,9 +38,9 @@ _SMALL_BYTES = 16 << 10  # read without reserved memory, at most, to find out wh
 class RelayServices:
     """Objects and settings that all connections of a gateway share.
 
-    `advertise` maps a broker's address to the gateway's. `listen` opens the missing ports of the brokers that
-    `advertise` was called with. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered. After
-    `draining` is set, each relay ends as soon as no request waits for its response.
+    `advertise` returns the gateway's address for a broker. `listen` opens the gateway's missing ports for the brokers
+    with which `advertise` was called. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
+    After `draining` is set, each relay ends as soon as no request waits for its response.
     """
 
     settings: GatewaySettings
@@ -54,7 +54,7 @@ class RelayServices:
 
 
 class Relay:
-    """Relay between one client connection and a connection to a broker, until either of them ends."""
+    """Relay between one client connection and a connection to a broker. `run` works until one of them ends."""
 
     def __init__(self, client: Streams, broker: Streams, services: RelayServices) -> None:
         self._client = client
@@ -72,13 +72,13 @@ class Relay:
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Relay until a connection ends or fails; return without an error only if the gateway drains.
+        """Relay until a connection ends or fails. The method returns without an error only if the gateway shuts down.
 
         Raises:
             OSError, EOFError: the client's or the broker's connection ended.
             FrameError: a frame is malformed or not allowed.
             MemoryShortError: the connection was evicted or needs too much memory.
-            ConfigurationError: two brokers would share a port.
+            ConfigurationError: two brokers would share a port of the gateway.
         """
         ends: list[asyncio.Future[None]] = [
             *(asyncio.create_task(task) for task in (self._requests(), self._responses(), self._drained())),
@@ -131,6 +131,8 @@ class Relay:
         """Pass on a request of `size` bytes: `content`, and then the rest, which is still in the client's stream.
 
         Args:
+            content: the first bytes of the request.
+            size: size of the whole request in bytes, without its size field.
             reserved: True if memory for `content` is reserved.
         """
         broker = self._broker.writer
@@ -190,7 +192,7 @@ class Relay:
         return await locations.authorization(request, state.may_read(request), self._recent_work)
 
     async def _send(self, content: bytes, memory: Reservation) -> None:
-        """Send the broker a complete request, and wait until no request is in flight.
+        """Send the broker a complete request, and wait until no request of the connection is in flight.
 
         `memory` is the reservation for the request. The connection counts as slow only 30 s after this call.
         """
@@ -203,7 +205,10 @@ class Relay:
     async def _next_size(self) -> bytes:
         """Read the four size bytes of the client's next request.
 
-        If the client has stopped sending, wait at most `shutdown_seconds` for its outstanding responses, then raise.
+        Raises:
+            IncompleteReadError: the client has stopped sending. The error is raised when the client has all outstanding
+                responses.
+            TimeoutError: the client has stopped sending, and the responses took longer than `shutdown_seconds`.
         """
         try:
             return await self._client.reader.readexactly(frames.SIZE_BYTES)

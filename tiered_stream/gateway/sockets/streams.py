@@ -1,4 +1,4 @@
-"""Byte streams to and from one peer, with limits on the bytes that asyncio buffers for each stream."""
+"""Byte streams to and from one peer (a client or a broker), with limits on the bytes that asyncio buffers for each."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Streams:
 async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, settings: GatewaySettings) -> Streams:
     """Return the streams of a connection that a client has opened.
 
-    With `tls`, the TLS handshake comes first, and may take at most `setup_seconds`. Each direction buffers at most
-    `unread_bytes` and one chunk; then the sender waits.
+    With `tls`, the TLS handshake comes first, and may take at most `settings.setup_seconds`. Each direction buffers at
+    most `settings.unread_bytes` plus `CHUNK_BYTES`; then the sender waits.
 
     Raises:
         OSError: the handshake failed or took too long.
@@ -67,9 +67,9 @@ async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, 
 
 
 async def connect_streams(broker: Address, settings: GatewaySettings) -> Streams:
-    """Connect to a broker within `setup_seconds`, TLS handshake included, and return the connection's streams.
+    """Connect to a broker within `settings.setup_seconds`, TLS handshake included, and return the connection's streams.
 
-    Each direction buffers at most `unread_bytes` and one chunk; then the sender waits.
+    Each direction buffers at most `settings.unread_bytes` plus `CHUNK_BYTES`; then the sender waits.
 
     Raises:
         OSError: the connection failed or took too long.
@@ -97,7 +97,7 @@ def _bounded(
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`; the last chunk may be smaller.
+    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES` bytes; the last chunk may be smaller.
 
     Joining all pieces at once would copy them into one large block, for which the kernel must provide new memory.
     """
@@ -116,7 +116,7 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def clear_traceback_frames(error: BaseException | None) -> None:
-    """Clear the stack frames in the tracebacks of an error and of its causes.
+    """Clear the stack frames in the tracebacks of an error and of its causes; do nothing for None.
 
     The frames refer to the streams, and a stream keeps the error that ended it. Without clearing, this cycle would keep
     the streams' buffers until the garbage collector runs.

@@ -6,5 +6,5 @@ Files that other packages import:
 - `archive_offsets`: offsets at which the archive's partitions begin and end
 - `archive_locator`: locations of offset ranges
 
-`archive_listing` lists the copies of segments in the bucket, and finds segments that are not read.
+`archive_listing` lists the copies of segments in the bucket, and finds segments below key prefixes that are not read.
 """

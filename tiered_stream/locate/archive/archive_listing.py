@@ -1,7 +1,7 @@
-"""Listing of copies of segments in an Aiven bucket, with missing objects, and of segments that are not read.
+"""Lists of the segments' copies in a bucket of Aiven's plugin, and of segments in the bucket that are not read.
 
 The plugin uploads a segment's manifest last. So a copy is finished if it has a manifest, a log and indexes. Segments
-below other key prefixes or in another layout are not read (`UnreadPlaces`).
+below other key prefixes than the archive's or in another layout are not read (`UnreadPlaces`).
 """
 
 from __future__ import annotations
@@ -91,10 +91,14 @@ def _id_in(folder: str) -> UUID:
 
 
 class CopyListing:
-    """Listing of the copies below key prefixes of a store, and reader of their manifests.
+    """Lister of the segments' copies below the key prefixes `prefixes` of a store, and reader of their manifests.
 
     If `read_manifest` finds a segment below another key prefix than the first, the segment gets custom metadata with
-    this prefix, which fetchers use. `plugin_prefix` is the prefix of the plugin's properties, for errors.
+    this prefix, which fetchers use.
+
+    Args:
+        manifest_limit: maximum size of a manifest.
+        plugin_prefix: prefix of the names of the plugin's properties, for errors.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit, plugin_prefix: str) -> None:
@@ -104,7 +108,7 @@ class CopyListing:
         self._plugin_prefix = plugin_prefix
 
     def copies(self, start: str = "") -> Iterator[tuple[SegmentCopy, Suffixes]]:
-        """Return the copies whose path begins with `start`, as pairs of copy and the suffixes of its missing objects.
+        """Return the copies whose path begins with `start`, each with the suffixes of its missing objects.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -114,8 +118,11 @@ class CopyListing:
     def of_topics(self, topics: Collection[str]) -> dict[str, dict[SegmentCopy, Suffixes]]:
         """Return, for each topic, a dictionary of its copies with the suffixes of each copy's missing objects.
 
-        At most `_MAX_LISTED_ALONE` topics are listed one by one, and more topics by one listing of the whole archive. A
-        copy is left out if a finished copy below an earlier prefix has the same path.
+        Up to 16 topics are listed one by one. For more topics, the whole archive is listed. A copy is left out if a
+        finished copy below an earlier prefix has the same path.
+
+        Raises:
+            StorageError: the store cannot be listed.
         """
         copies: dict[str, dict[SegmentCopy, Suffixes]] = {topic: {} for topic in topics}
         finished: set[str] = set()
@@ -130,7 +137,7 @@ class CopyListing:
         return copies
 
     def any_manifest(self) -> SegmentCopy | None:
-        """Return a copy that has a manifest, or None if the store has no manifest."""
+        """Return any copy that has a manifest, or None if no manifest is below the archive's key prefixes."""
         for prefix in self._prefixes:
             for path, suffix in self._objects(prefix, ""):
                 if suffix == MANIFEST:
@@ -138,20 +145,21 @@ class CopyListing:
         return None
 
     def name(self, copy: SegmentCopy, suffix: str) -> str:
-        """Return the full name of one object of the copy."""
+        """Return the full name of the copy's object with this suffix, for messages."""
         return self._store.describe(copy.prefix + copy.path + suffix)
 
     def read_manifest(self, copy: SegmentCopy) -> RemoteLogSegment | None:
         """Return the segment that the copy's manifest describes; None if the manifest was deleted or is not finished.
 
-        HDFS shows a file without bytes while the plugin writes it, and after a broker died in the middle of that.
+        A manifest that is not finished has no bytes. HDFS shows such a file while the plugin writes it, and also if the
+        broker died before the end.
 
         Raises:
             StorageError: the manifest cannot be read from the store.
             CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version; the message
-                names it.
-            ConfigurationError: the configured key prefix is only the beginning of the real one, whose rest looks like a
-                part of the topic's name.
+                names the manifest.
+            ConfigurationError: the configured key prefix is only the beginning of the real key prefix, so that the rest
+                looks like a part of the topic's name.
         """
         name = self.name(copy, MANIFEST)
         try:
@@ -198,10 +206,10 @@ class UnreadPlaces:
     """Finder of segments that are in an archive's storage, but are not read, because no key prefix of the archive fits.
 
     Args:
-        configured: the place in the settings, for messages.
+        configured: the bucket or folder, layout and key prefix in the settings, for messages.
         prefixes: key prefixes of the archive.
-        list_places: returns all settings (`Place`) that lead to segments in the storage; raises StorageError if the
-            storage cannot be listed.
+        list_places: returns each combination of settings (`Place`) with which segments in the storage can be read;
+            raises StorageError if the storage cannot be listed.
     """
 
     def __init__(
@@ -215,7 +223,7 @@ class UnreadPlaces:
     def why_empty(self) -> str:
         """Return the error message for an archive without segments.
 
-        The message names settings that lead to segments, if there are any.
+        The message names settings with which segments in the storage can be read, if there are any.
         """
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
         empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
@@ -230,9 +238,9 @@ class UnreadPlaces:
         return f"{empty}. The storage has segments elsewhere: set {corrections}"
 
     def warn_of_topics(self, segments: Iterable[RemoteLogSegment]) -> None:
-        """Warn if topics of `segments` also have segments below key prefixes that are not read.
+        """Log a warning if topics of `segments` also have segments below key prefixes that are not read.
 
-        At most `_MAX_SEARCHED_TOPICS` topics are searched. Errors of the storage are ignored.
+        At most 32 topics are searched. Errors of the storage are ignored.
         """
         topics = {segment.topic_id: segment for segment in segments}
         for place in self._unread_aiven_places():

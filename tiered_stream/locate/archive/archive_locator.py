@@ -15,9 +15,9 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Locator that knows segments from the bucket's manifests, and each lineage from the partition's newest segment.
+    """Locator that takes segments from a bucket's manifests, and leader epochs from each partition's newest segment.
 
-    It locates the segments as of the last listing of `archive`. `ArchiveOffsetReader.latest` lists the archive again.
+    It finds the segments that the last listing of `archive` has. `ArchiveOffsetReader.latest` lists the archive again.
     `close` closes neither the archive nor the fetcher.
     """
 
@@ -37,9 +37,9 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Return `ranges`; under read_committed, each is cut at its partition's last stable offset in the archive.
+        """Return `ranges`; under read_committed, each range ends at most at its partition's last stable offset.
 
-        A transaction that is open at the last stable offset stays undecided forever.
+        A transaction that is open at the archive's end stays open forever, so its records are never read.
         """
         if not self.committed:
             return ranges
@@ -55,11 +55,14 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return an empty tuple for each seam, unless an error is raised.
+        """Return an empty tuple for each seam, because no open transaction can be looked up without brokers.
 
         A seam is a pair of a partition and the offset at which its segments in the archive end, or a gap between them
-        begins. A transaction that is open at the archive's end begins at or after the last stable offset. Its records
-        are not read, so the transaction is not searched for.
+        begins. A transaction that is open at the archive's end begins at or after the last stable offset, so its
+        records are not read.
+
+        Raises:
+            DataLossError: a transaction is open at a gap between segments.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

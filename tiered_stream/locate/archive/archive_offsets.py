@@ -31,11 +31,11 @@ _REQUEST_BYTES = 1 << 20  # usually enough: the record is in the first index int
 
 @dataclass(eq=False)
 class ArchiveOffsetReader(OffsetReader):
-    """Reader of the offsets of an archive, without its Kafka cluster.
+    """Reader of partitions' offsets from an archive, which is a bucket that is read without its Kafka cluster.
 
     Under read_uncommitted, a partition ends at the end of its last segment. Under read_committed, it ends at its last
-    stable offset in the archive. Partitions without segments do not exist. `close` closes the archive, but not the
-    fetcher.
+    stable offset in the archive. A partition without segments counts as missing. `close` closes the archive, but not
+    the fetcher.
     """
 
     _archive: Archive
@@ -61,8 +61,9 @@ class ArchiveOffsetReader(OffsetReader):
         Log a warning once if there is no such topic.
 
         Raises:
-            ConfigurationError: the archive is empty, or the configured key prefix is only the beginning of the real
-                one.
+            ConfigurationError: the archive is empty, or the configured key prefix is only the beginning of the real key
+                prefix.
+            StorageError: the store cannot be listed, or a manifest cannot be read from it.
         """
         topics = self._archive.topic_names()
         matching = {topic for topic in topics if wanted(topic)}
@@ -79,12 +80,12 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: archived.log_start_offset for partition, archived in self._archived(partitions).items()}
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """List the archive again, and return by partition its end offset (exclusive)."""
+        """List the archive again, and return by partition the partition's end offset (exclusive)."""
         self._archive.refresh({partition.topic for partition in partitions})
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return by partition the end offset (exclusive) of its last segment, as of the last listing of the archive."""
+        """Return by partition the end offset (exclusive) of its last segment, as the archive was last listed."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -97,9 +98,10 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
-        """Return the first offset at or after `timestamp` (ms); None: no record before the partition's end has one.
+        """Return the offset of the partition's first record whose timestamp is at or after `timestamp` (ms).
 
-        The timestamps EARLIEST and LATEST give the partition's start and end.
+        None: no record before the partition's end has such a timestamp. For the timestamps EARLIEST and LATEST, the
+        result is the partition's start and end.
         """
         if timestamp == EARLIEST:
             return archived.log_start_offset
@@ -118,7 +120,11 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return each partition's contents (`ArchivedPartition`), as of the last listing of the archive."""
+        """Return each partition's contents (`ArchivedPartition`), as the archive was last listed.
+
+        Raises:
+            UnknownTopicError: a partition has no segment in the archive.
+        """
         archived = self._archive.partitions(partitions)
         missing = sorted(str(partition) for partition in partitions if partition not in archived)
         if missing:
@@ -127,10 +133,10 @@ class ArchiveOffsetReader(OffsetReader):
 
 
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
-    """Return the offset of the first record in `part.offsets` at or after `timestamp` (ms); None: no such record.
+    """Return the offset of the first record in `part.offsets` whose timestamp is at or after `timestamp` (ms).
 
-    `part` is a segment with its visible offsets. Records of aborted and open transactions are included, but transaction
-    markers are not (Kafka: `LogSegment.findOffsetByTimestamp`).
+    None: there is no such record. `part` is a segment with the offsets that belong to the log. Records of aborted and
+    open transactions count, but transaction markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
     """
     segment, offsets = part.segment, part.offsets
     start = search_start(fetcher, part, timestamp)

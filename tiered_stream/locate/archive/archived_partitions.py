@@ -1,7 +1,7 @@
-"""Contents of an archive: the segments that manifests in an Aiven bucket describe, and the logs that they form.
+"""Contents of an archive: the segments that manifests in a bucket of Aiven's plugin describe, and the segments' logs.
 
 A copy that Kafka forgot (the broker died before it recorded the end of the copy) looks like any other copy. But it does
-no harm: its records are records of the log, or they are not read, because their leader epochs are not in the lineage.
+no harm: its records are records of the log, or they are not read, because their leader epochs are not in the log.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ MANIFEST_REQUESTS_IN_FLIGHT = 32
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """Partition in the archive: all its `segments`, and the segments that are `visible` by its `lineage`.
+    """Partition in the archive, as its segments show it.
 
-    The visible offsets begin at `log_start_offset` (inclusive) and end at `end_offset` (exclusive).
-    `last_stable_offset` is the lowest first offset of the transactions that are open at the archive's end. If no
-    transaction is open there, it is `end_offset`. An open transaction counts as undecided, whatever its outcome in the
-    cluster.
+    Args:
+        segments: all segments of the partition.
+        lineage: end offset (exclusive) of each leader epoch of the partition's log, by epoch.
+        visible: the segments whose records belong to the log by `lineage`.
+        log_start_offset: the first offset in `visible`.
+        end_offset: the offset after the last offset in `visible`.
+        last_stable_offset: the lowest first offset of the transactions that are open at the archive's end; `end_offset`
+            if no transaction is open. A transaction that is open there counts as open, even if it ended in the cluster.
     """
 
     segments: tuple[RemoteLogSegment, ...]
@@ -64,8 +68,8 @@ _Segments = tuple[RemoteLogSegment, ...]
 class _Topic:
     """Topic in the archive: its segments, and the copies of segments that lack objects.
 
-    `segments` has the segment of each finished copy. `incomplete` has, for each other copy, the suffixes of its missing
-    objects.
+    `segments` has the segment of each finished copy, which lacks no object. `incomplete` has the suffixes of the
+    missing objects, by copy.
     """
 
     topic_id: UUID
@@ -82,12 +86,14 @@ class _Topic:
 
 
 class Archive:
-    """Archive of the topics that `listing` lists; they are listed on first use and by `refresh`.
+    """Topics in an archive, which is a bucket of tiered segments that is read without its Kafka cluster.
 
-    `close` does not close the fetcher.
+    A topic's objects are listed when the topic is first asked for, and again by `refresh`. `close` does not close the
+    fetcher.
 
     Args:
-        unread: finder of segments that `listing` does not list, for errors and warnings.
+        listing: lists the copies of segments in the bucket.
+        unread: finds segments that `listing` does not list, for errors and warnings.
         topic_ids: by topic name, the id of the topic to read, if several topics had the name one after the other.
     """
 
@@ -98,7 +104,7 @@ class Archive:
         self._unread = unread
         self._topic_ids = topic_ids
         self._search: Future[None] | None = None
-        """Search, in a thread, for segments of the read topics that are below other key prefixes."""
+        """Future of a thread that looks for segments of the read topics below other key prefixes; None: not started."""
         self._warned_of: set[SegmentCopy] = set()
         self._indexes = IndexCache(fetcher)
         self._executor = ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="archive")
@@ -106,7 +112,7 @@ class Archive:
         self._known: dict[TopicPartition, tuple[_Segments, ArchivedPartition]] = {}
 
     def topic_names(self) -> frozenset[str]:
-        """Return the names of all topics in the storage that have a finished copy, by a listing of the whole archive.
+        """List the whole archive, and return the names of all topics that have a finished copy of a segment.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -120,7 +126,7 @@ class Archive:
     def why_empty(self) -> str | None:
         """Return an error message if the archive has no manifest, else None.
 
-        The message names settings that lead to segments, if there are any.
+        The message names settings with which segments in the storage can be read, if there are any.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -130,11 +136,11 @@ class Archive:
     def check_prefix(self) -> None:
         """Check by one manifest that the configured key prefix is not only the beginning of the real key prefix.
 
-        Otherwise the rest of the real prefix would look like a part of topic names. An archive without manifests is not
-        checked.
+        With only the beginning, the rest of the real prefix would look like a part of topic names. An archive without
+        manifests is not checked.
 
         Raises:
-            ConfigurationError: the configured key prefix is only the beginning of the real one.
+            ConfigurationError: the configured key prefix is only the beginning of the real key prefix.
             StorageError: the store cannot be listed, or the manifest cannot be read from it.
             CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version.
         """
@@ -143,12 +149,12 @@ class Archive:
             self._listing.read_manifest(copy)
 
     def refresh(self, topics: Collection[str]) -> None:
-        """List these topics again, so that new segments are known and deleted ones are forgotten.
+        """List the objects of `topics` again, so that new segments are known and deleted segments are forgotten.
 
         Raises:
             StorageError: the store cannot be listed, or a manifest cannot be read from it.
             CorruptDataError, UnsupportedDataError: a manifest is malformed or of an unknown version; the message names
-                it.
+                the manifest.
             ConfigurationError: several topics had one name, and no topic id is configured.
         """
         to_read: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
@@ -172,7 +178,10 @@ class Archive:
             self._topics[name] = _Topic(topic_id, segments, incomplete)
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        """Return the ids and the partitions with segments of these topics; topics without segments are left out."""
+        """Return, by topic, the topic's id and its partitions that have segments.
+
+        Topics that are not in the archive are left out. The errors are described at `refresh`.
+        """
         self._list_new(topics)
         return {
             topic: TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
@@ -181,7 +190,7 @@ class Archive:
         }
 
     def partitions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return these partitions as of the last listing; partitions without segments are left out.
+        """Return the contents of `partitions`, as they were last listed; partitions without segments are left out.
 
         Raises:
             StorageError: the store cannot be listed, or a manifest or an index cannot be read from it.
@@ -206,9 +215,9 @@ class Archive:
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """Return the full names of objects that copies of the partition's segments lack, as of the last listing.
+        """Return the full names of objects that are missing in copies of the partition's segments.
 
-        Only segments with a base offset in `offsets` are considered.
+        Only segments with a base offset in `offsets` are considered. The archive is not listed again.
         """
         topic = self._topics.get(partition.topic)
         return [
@@ -229,11 +238,11 @@ class Archive:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _list_new(self, topics: Collection[str]) -> None:
-        """List the topics that were not listed yet, all together."""
+        """List the objects of the topics in `topics` that were not listed yet, all together."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
     def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
-        """Warn once for each copy that has a manifest, but lacks another object.
+        """Log a warning, once for each copy that has a manifest but lacks another object.
 
         A copy without a manifest may still be in progress.
         """
@@ -246,10 +255,13 @@ class Archive:
                 )
 
     def _topic_id(self, topic: str, listed_ids: set[UUID]) -> UUID | None:
-        """Return the id of the topic to read: the configured id, or without it the only id in `listed_ids`.
+        """Return the id of the topic to read: the configured id, or if none is configured, the only id in `listed_ids`.
 
         Return None if the configured id is not in `listed_ids`. Also return None if no id is configured and
         `listed_ids` is empty.
+
+        Raises:
+            ConfigurationError: no id is configured, and `listed_ids` has several ids.
         """
         if topic in self._topic_ids:
             return self._topic_ids[topic] if self._topic_ids[topic] in listed_ids else None
@@ -262,10 +274,14 @@ class Archive:
         return next(iter(listed_ids), None)
 
     def _archived(self, segments: _Segments) -> ArchivedPartition:
-        """Return the partition that consists of `segments`, by requests for index files of at most two segments.
+        """Return the partition that consists of `segments`. Index files of at most two segments are requested.
 
-        The lineage comes from the newest segment's leader epoch checkpoint. Open transactions come from the last
-        visible segment's producer snapshot.
+        The leader epochs come from the newest segment's leader epoch checkpoint. Open transactions come from the
+        producer snapshot of the last segment in the log.
+
+        Raises:
+            StorageError: an index cannot be read from the store.
+            CorruptDataError, UnsupportedDataError: an index is malformed or of an unknown version.
         """
         newest = max(
             segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
@@ -282,7 +298,9 @@ class Archive:
 
 
 def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Archive:
-    """Open the archive that the storage options name.
+    """Open the archive that the options `storage` name.
+
+    `topic_ids` has the ids of the topics to read, by topic name, if several topics had the name one after the other.
 
     Raises:
         ConfigurationError: the configured layout has no manifests, or the settings of the storage are wrong.

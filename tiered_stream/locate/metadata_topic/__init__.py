@@ -8,5 +8,5 @@ Files that other packages import:
 - `remote_log_metadata`: decoder and encoder of a record
 - `segment_table`: state of the segments that results from the records
 
-`compacted_segments` completes segments of which compaction has left only an update.
+`compacted_segments` completes segments from the storage if compaction of the topic has left only an update of them.
 """

@@ -1,8 +1,8 @@
-"""Segments of which the metadata topic has only an update that their copy is finished, completed from the storage.
+"""Completion, from the storage, of segments for which `__remote_log_metadata` only has the record that ends the copy.
 
-With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
-update does not contain the segment's start, size and leader epochs. If the storage keeps these fields (Aiven's
-manifests do), they are read once, by one request for each segment.
+With KIP-1266 the topic is compacted, and one update with a segment's key may be the only record that is left of the
+segment. The update says that the copy is finished, but lacks the segment's start, size and leader epochs. If the
+storage has these fields (Aiven's manifests do), they are read once, by one request for each segment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_SHOWN_OFFSETS = 3
 
 
 class CompactedSegments:
-    """Reader that completes, from the storage, segments of which the metadata topic has only an update.
+    """Reader that completes, from the storage, segments of which `__remote_log_metadata` has only an update.
 
     It logs for each partition the number of segments whose metadata the storage does not have. Many threads may use it,
     but only one thread at a time per partition.
@@ -50,7 +50,7 @@ class CompactedSegments:
 
         Args:
             alone: segments of which only an update is known, by partition (`SegmentTable.lone_updates`).
-            starts: log start offsets, for segments without a known segment before them.
+            starts: log start offsets by partition; a segment starts there if no segment before it is known.
 
         Raises:
             StorageError: the storage fails, and `falls_back` is false.
@@ -72,12 +72,15 @@ class CompactedSegments:
     def _complete(
         self, copy: RemoteLogSegment, starts: Mapping[TopicPartition, int], unreachable: UnreachableCount
     ) -> RemoteLogSegment | None:
-        """Return the segment `copy` with the metadata that the storage keeps of it; the result is cached.
+        """Return the segment `copy` with its metadata from the storage, or None. The result is cached.
 
         Return None if the storage has no valid metadata of the segment. Also return None if the keys of its objects are
         unknown, because its start or end offset is unknown, or because the start lies after the end. With `falls_back`,
-        also return None if the storage fails, or could not be reached too often before (`unreachable`). This result is
-        not cached.
+        also return None if the storage fails, or if `unreachable` has too many failures. A None because of such a
+        failure is not cached.
+
+        Raises:
+            StorageError: the storage fails, and `falls_back` is false.
         """
         start = starts.get(copy.topic_partition) if copy.base_offset < 0 else copy.base_offset
         if start is None or start > copy.end_offset:
@@ -102,7 +105,7 @@ class CompactedSegments:
         return self._completed[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[RemoteLogSegment]) -> None:
-        """Warn that brokers serve these segments, unless the partition's last warning was about the same segments."""
+        """Log a warning that brokers serve the segments `unknown`, unless the last call had the same segments."""
         ids = frozenset(segment.segment_id for segment in unknown)
         if ids != self._unknown.get(partition, frozenset()):
             ends = [str(segment.end_offset) for segment in unknown if segment.end_offset >= 0][:_MAX_SHOWN_OFFSETS]

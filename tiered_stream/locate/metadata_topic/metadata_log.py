@@ -1,8 +1,8 @@
-"""Reader of `__remote_log_metadata`: it reads each metadata partition as a whole first, and then only new records.
+"""Reader of `__remote_log_metadata`: it first reads a whole partition of the topic, and then only new records.
 
-The records that were read are kept on disk in snapshots (`metadata_snapshots`). The next query continues from a
-snapshot if the log still holds the last batch that the snapshot includes. Otherwise the metadata topic was recreated or
-truncated, and the snapshot is not used.
+The state that results from the records is kept on disk in snapshots (`metadata_snapshots`). The next query continues
+from a snapshot if the log still has the last record batch that the snapshot includes. If the log does not have the
+batch, the topic was recreated or truncated, and the snapshot is not used.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _FETCH_WAIT_MS = 500
 _MAX_READERS = 4
 """Maximum number of metadata partitions that are read in parallel."""
 _MIN_SCAN_RECORDS = 30_000
-"""Minimum number of records for which the compiled scan is used.
+"""Minimum number of records for which the scan that numba compiles is used.
 
-With fewer records, it takes longer to start the compiled scan than to read the records in plain Python.
+With fewer records, starting the compiled scan takes longer than reading the records in plain Python.
 """
 _MIN_SNAPSHOT_RECORDS = 1_000
-"""Minimum number of records of a metadata partition that were read after its last snapshot, to write a new snapshot."""
+"""Minimum number of records that must be read after a metadata partition's last snapshot before the next is written."""
 _MAX_EMPTY_RESPONSES = 5  # after as many consecutive empty responses below the high watermark, no record is left
 
 # Records of the internal topic are not transactional, so its log ends at the high watermark.
@@ -72,10 +72,10 @@ _ISOLATION = IsolationLevel.READ_UNCOMMITTED
 
 
 def check_readable(client: BrokerClient) -> None:
-    """Check that the metadata topic exists and that the user may READ it, by a Fetch at the end of one partition.
+    """Check by a Fetch at the end of one partition that the user is authorized to READ `__remote_log_metadata`.
 
     Raises:
-        UnknownTopicError: the metadata topic does not exist.
+        UnknownTopicError: the topic does not exist.
         BrokerAuthorizationError: the user is not authorized to READ the topic; the message names what to grant.
         BrokerUnavailableError: no broker responds.
     """
@@ -85,14 +85,15 @@ def check_readable(client: BrokerClient) -> None:
 
 
 _LogKey = tuple[UUID, int, int]
-"""Key of a metadata partition: the metadata topic's id, its number of partitions, and the partition's number."""
+"""Key of a partition of `__remote_log_metadata`: the topic's id, its number of partitions, the partition's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LogPart:
-    """Records to read from a metadata partition: records of the topics `names` (by id) below the offset `end`.
+    """Request to read, in one partition of `__remote_log_metadata`, the records about some topics.
 
-    The log of the metadata partition begins at the offset `start`. `key` identifies the metadata partition.
+    `key` identifies the partition, whose log begins at the offset `start`. Records are read up to the offset `end`
+    (exclusive). `names` has the names of the topics, by topic id.
     """
 
     key: _LogKey
@@ -100,7 +101,7 @@ class _LogPart:
     start: int
     end: int
     scans: bool
-    """True if the compiled scan reads the records. It is faster for many records, but takes time to start."""
+    """True if the scan that numba compiles reads the records; it is faster for many records, but slow to start."""
 
     @property
     def log_partition(self) -> TopicPartition:
@@ -109,9 +110,9 @@ class _LogPart:
 
 @dataclass(slots=True)
 class _LogState:
-    """States of topics that result from the records read from one metadata partition.
+    """States of topics that result from the records in one partition of `__remote_log_metadata`.
 
-    `topics` has the states by topic id (as bytes). `table` is the table with the segments of all these topics.
+    `topics` has the states, by the 16 bytes of the topic ids. `table` has the segments of all these topics.
     """
 
     topics: dict[bytes, TopicState] = field(default_factory=dict)
@@ -129,12 +130,12 @@ class _LogState:
 
 
 class MetadataLog:
-    """Reader of the metadata topic, which returns tables of the segments that the topic's records describe.
+    """Reader of the metadata topic `__remote_log_metadata`, which returns tables of segments with their states.
 
-    Many threads may use it, but each metadata partition is read by one thread at a time.
+    Many threads may use it, but each metadata partition (partition of this topic) is read by one thread at a time.
 
     Args:
-        patience_ms: maximum time in ms to wait for a metadata partition that does not respond.
+        patience_ms: maximum time in ms to wait for the leader of a metadata partition; None: `default.api.timeout.ms`.
         snapshots: snapshots from which reading starts, and which are written after reading. None: reading starts at the
             start of the log, and nothing is written.
     """
@@ -153,13 +154,14 @@ class MetadataLog:
     def tables(
         self, partitions: Collection[TopicIdPartition], metadata_topic: TopicMetadata
     ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        """Return by partition the table with its segments, as of the metadata topic's current high watermark.
+        """Read `__remote_log_metadata` up to its high watermark, and return by partition the table with its segments.
 
-        A partition has a fault if its metadata partition cannot be read, or one of its records is unreadable. The error
-        of a record names the metadata partition and the offset.
+        The records about a partition are in one metadata partition (partition of this topic). A partition has a fault
+        if its metadata partition cannot be read, or if one of its records is malformed. The error of a record names the
+        metadata partition and the offset.
 
         Args:
-            metadata_topic: current metadata of the metadata topic.
+            metadata_topic: current metadata of `__remote_log_metadata`.
         """
         topic_id, partition_count = metadata_topic.topic_id, len(metadata_topic.partitions)
         for key in [key for key in list(self._logs) if key[:2] != (topic_id, partition_count)]:
@@ -217,6 +219,10 @@ class MetadataLog:
 
         Reading begins at the lowest `position` of the topics' states. If a position is not in the log, all topics are
         read from the start of the log.
+
+        Raises:
+            BrokerError: the records cannot be fetched.
+            CorruptDataError: the log's batches are malformed.
         """
         state = self._logs.setdefault(part.key, _LogState())
         log_partition, end = part.log_partition, part.end
@@ -242,7 +248,12 @@ class MetadataLog:
         return state
 
     def _fetch(self, log_partition: TopicPartition, position: int) -> FetchedRecords | None:
-        """Fetch records from `position` on; return None if compaction (KIP-1266) has left no record at or after it."""
+        """Fetch records from the offset `position` on; None: compaction (KIP-1266) has left no record from there on.
+
+        Raises:
+            BrokerUnavailableError: five responses have no records, and the log ends at or before `position`, or the
+                client is throttled.
+        """
         fetched = None
         for _ in range(_MAX_EMPTY_RESPONSES):
             fetched = self._fetch_once(log_partition, position, _FETCH_BYTES)
@@ -261,9 +272,9 @@ class MetadataLog:
     def _restored(self, names: Mapping[UUID, str], part: _LogPart, table: SegmentTable) -> dict[bytes, TopicState]:
         """Return by topic id the states of the topics `names`, which were not read yet, from their snapshots.
 
-        A snapshot is used only if the log holds the last batch that the snapshot includes. A topic without such a
-        snapshot gets an empty state at the start of the log. `part` names the metadata partition and its bounds. The
-        segments of all topics go into `table`.
+        A snapshot is used only if the log still has the last record batch that the snapshot includes. A topic without a
+        usable snapshot gets an empty state at the start of the log. `part` has the metadata partition and its bounds.
+        The segments of all topics go into `table`.
         """
         key, log_partition = self._snapshot_key(part), part.log_partition
         topics = {topic_id.bytes: TopicState(part.start, name, table) for topic_id, name in names.items()}
@@ -298,7 +309,7 @@ class MetadataLog:
             state.unsaved_records = 0
 
     def _last_batch(self, log_partition: TopicPartition, position: int) -> LastBatch | None:
-        """Return base offset and CRC of the batch that has the offset before `position`; None: it cannot be fetched."""
+        """Return base offset and CRC of the batch with the offset `position` - 1; None: the batch cannot be fetched."""
         try:
             records = self._fetch_once(log_partition, position - 1, 1).records
             _, base_offset, _ = next(whole_batches(records))
@@ -314,7 +325,7 @@ class MetadataLog:
 def _can_scan() -> bool:
     """Return whether numba is installed, which the compiled scan needs. Without numba, plain Python reads the records.
 
-    A gateway as one file leaves numba out, because numba is larger than the whole file.
+    The gateway that is packed into one file has no numba, because numba is larger than the rest of the file.
     """
     return importlib.util.find_spec("numba") is not None
 
@@ -323,6 +334,9 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
     """Apply the fetched records below `end` to `state`, and return the offset from which to fetch the next records.
 
     `log_partition` is the metadata partition, for errors. If `scans` is true, the compiled scan reads the records.
+
+    Raises:
+        CorruptDataError: the response has no whole record batch, or a malformed batch.
     """
     next_offset = 0
     with errors.naming(log_partition):
@@ -344,7 +358,7 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
 def _values(
     data: bytes | memoryview, topics: Mapping[bytes, TopicState], *, scans: bool
 ) -> Iterator[tuple[int, Iterator[Value | UsualRecords]]]:
-    """Yield pairs: the offset after one or several batches, and an iterator of the records' values in these batches.
+    """Yield pairs: the offset after one or several record batches, and an iterator of the values in these batches.
 
     If `scans` is true, the compiled scan reads `data`, and yields only values that may concern `topics`. Otherwise the
     values of all topics are yielded.

@@ -1,22 +1,22 @@
 """Snapshots on disk of the metadata topic's records, so that the next query of the cluster reads only newer records.
 
-There is one file for each metadata partition. Its name is a digest of the partition's identity: cluster, metadata
-topic, number of partitions, partition. A file has a section for each topic that a query has read. Numbers are
-big-endian:
+There is one file for each metadata partition (partition of `__remote_log_metadata`). The file's name is a digest of the
+partition's identity: cluster id, id of the metadata topic, number of its partitions, number of the partition. A file
+has a section for each topic that a query has read. Numbers are big-endian:
 
     magic       8 bytes
     digest      32 bytes  BLAKE2b of the partition's identity and of the contents
     contents    number of sections uint32; then for each section: topic id 16 bytes, the offset to continue from int64,
-                the last batch before that offset (base offset int64, CRC uint32), bytes of the section uint32, digest
-                of the section 32 bytes
+                the last batch before the offset to continue from (base offset int64, CRC uint32), size of the section
+                in bytes uint32, digest of the section 32 bytes
     sections    state of a topic (`TopicState.packed`): unreadable records, each with its offset int64 and its value;
                 partitions, each as in a metadata record, and a byte that is 1 if the partition is deleted; rows of
-                segments (`segment_columns.SEGMENT`, little-endian), and the bytes to which these point. Arrays and
-                bytes begin with their length, as Kafka's compact types do.
+                segments (`segment_columns.SEGMENT`, little-endian), and the leader epochs and custom metadata of the
+                segments. Arrays and bytes begin with their length, as Kafka's compact types do.
 
 A file is written under a temporary name and then renamed: readers always see a whole file, and the last writer wins. If
-a file is damaged, the records of its topics are read from the beginning of the log. Only the user may have access to
-the folder, and its files may be deleted at any time.
+a file is damaged, the records of its topics are read from the beginning of the log. Other users must not have access to
+the folder. Its files can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 128 << 20
 MAX_FOLDER_BYTES = 1 << 30
 NO_SNAPSHOTS = "none"
-"""Value of the option `remote.log.metadata.snapshot.dir` for which no snapshots are written or read."""
+"""Value of the option `remote.log.metadata.snapshot.dir` with which snapshots are neither written nor read."""
 
 _MAGIC = b"tsrlm\0\0\2"
 _DIGEST_BYTES = 32
@@ -51,9 +51,9 @@ _SUFFIX = ".snapshot"
 
 
 class LastBatch(NamedTuple):
-    """Base offset and CRC of the last batch that a snapshot includes.
+    """Base offset and CRC of the last record batch that a snapshot includes.
 
-    If a metadata partition has this batch, its log is the one from which the snapshot was made.
+    If a metadata partition still has this batch, the snapshot was made from the same log, and can be used.
     """
 
     base_offset: int
@@ -62,9 +62,9 @@ class LastBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """State of one topic (`TopicState.packed`) that results from a metadata partition's records below `position`.
+    """State of a topic's segments, from the records below the offset `position` in one partition of the metadata topic.
 
-    `last_batch` is the batch before the offset `position`.
+    `packed` has the state as `TopicState.packed` returns it. `last_batch` is the record batch before `position`.
     """
 
     position: int
@@ -74,7 +74,7 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKey:
-    """Identity of the metadata partition whose records a snapshot file has."""
+    """Identity of the partition of `__remote_log_metadata` from whose records a snapshot file is made."""
 
     cluster_id: str
     metadata_topic_id: UUID
@@ -82,21 +82,22 @@ class SnapshotKey:
     partition: int
 
     def digest(self, data: bytes) -> bytes:
-        """Return the BLAKE2b digest (32 bytes) of this metadata partition's identity together with `data`."""
+        """Return the BLAKE2b digest (32 bytes) of this identity together with `data`."""
         named = repr((self.cluster_id, self.metadata_topic_id.hex, self.partition_count, self.partition))
         return blake2b(len(named).to_bytes(4, "big") + named.encode() + data, digest_size=_DIGEST_BYTES).digest()
 
 
 class MetadataSnapshots:
-    """Snapshot files in one folder; a file that cannot be read or written is ignored, and nothing is raised."""
+    """Snapshot files in one folder. If a file cannot be read or written, a warning is logged, and nothing is raised."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, key: SnapshotKey, topic_ids: Collection[UUID] | None = None) -> dict[UUID, TopicSnapshot]:
-        """Return by topic id the snapshots in the file of `key`, of `topic_ids` or, if that is None, of all topics.
+        """Return by topic id the snapshots in the file of the metadata partition `key`.
 
-        The result is empty if the file is missing or damaged, or other users have access to the folder.
+        Only snapshots of the topics `topic_ids` are returned; None: of all topics. The result is empty if the file is
+        missing or damaged, or other users have access to the folder.
         """
         if not (self._folder.exists() and is_private_and_writable(self._folder)):
             return {}
@@ -110,10 +111,10 @@ class MetadataSnapshots:
             return {}
 
     def save(self, key: SnapshotKey, topics: Mapping[UUID, TopicSnapshot]) -> None:
-        """Write the snapshots of `topics` into the file of `key`, and keep the file's snapshots of other topics.
+        """Write snapshots, by topic id, into the file of the metadata partition `key`.
 
-        If the file would exceed `MAX_FILE_BYTES`, the snapshots of other topics are dropped. If it still would, the
-        file is not written.
+        The file keeps its snapshots of other topics. If it would then be larger than `MAX_FILE_BYTES`, the other
+        snapshots are dropped. If it is still too large, or other users have access to the folder, it is not written.
         """
         data = encode_snapshot({**self.load(key), **topics}, key)
         if len(data) > MAX_FILE_BYTES:
@@ -134,7 +135,7 @@ class MetadataSnapshots:
         self._delete_oldest()
 
     def _delete_oldest(self) -> None:
-        """Delete the files that were written longest ago, until the rest have at most `MAX_FOLDER_BYTES` together."""
+        """Delete the oldest files in the folder, until the other files have at most `MAX_FOLDER_BYTES` together."""
         room = MAX_FOLDER_BYTES
         with suppress(OSError):  # another process may delete files, too
             ours = [Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(_SUFFIX)]
@@ -150,8 +151,8 @@ class MetadataSnapshots:
 def open_snapshots(folder: str) -> MetadataSnapshots | None:
     """Return the snapshots in `folder`, the value of the option `remote.log.metadata.snapshot.dir`.
 
-    If `folder` is empty, a folder in the user's cache is used. Return None if `folder` is `none`, or a home folder is
-    needed and the user has none.
+    If `folder` is empty, a folder in the user's cache is used. Return None if `folder` is `none`, or if the path needs
+    the user's home folder and the user has no home folder.
     """
     if folder == NO_SNAPSHOTS:
         return None
@@ -162,7 +163,7 @@ def open_snapshots(folder: str) -> MetadataSnapshots | None:
 
 
 def encode_snapshot(topics: Mapping[UUID, TopicSnapshot], key: SnapshotKey) -> bytes:
-    """Return the bytes of the snapshot file of `key` that holds the snapshots `topics`."""
+    """Return the bytes of a snapshot file for the metadata partition `key`; `topics` are the snapshots by topic id."""
     entries = [
         _ENTRY.pack(topic_id.bytes, topic.position, *topic.last_batch, len(topic.packed), key.digest(topic.packed))
         for topic_id, topic in topics.items()
@@ -175,7 +176,9 @@ def encode_snapshot(topics: Mapping[UUID, TopicSnapshot], key: SnapshotKey) -> b
 def read_snapshot(
     file: BinaryIO, key: SnapshotKey, topic_ids: Collection[UUID] | None = None
 ) -> dict[UUID, TopicSnapshot]:
-    """Return by topic id the snapshots in a file, of `topic_ids` or, if that is None, of all its topics.
+    """Return by topic id the snapshots in a file of the metadata partition `key`.
+
+    Only snapshots of the topics `topic_ids` are returned; None: of all topics in the file.
 
     Raises:
         CorruptDataError: the file is damaged, of another version, or of another metadata partition than `key`.

@@ -1,4 +1,4 @@
-"""Locator for stock brokers: it reads the metadata topic that the brokers write for each other (KIP-405)."""
+"""Locator for stock brokers: it reads `__remote_log_metadata`, which the brokers write for each other (KIP-405)."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ PATIENCE_MS = 5_000
 _SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
-"""Size limits in bytes for the batches that one Fetch requests at many seams (ends of partitions' tiered segments).
+"""Size limits in bytes for the record batches that one Fetch requests of many partitions.
 
-The limits are tried in this order, because most topics have small batches.
+Each batch is at a seam, the offset at which the tiered segments of its partition end. The limits are tried in this
+order, because most topics have small batches.
 """
 _RECENT_SECONDS = 60.0
-"""Maximum age in seconds of the segments that `segments` has returned, up to which `locate` uses them again.
+"""Maximum age in seconds of the result of `segments` that the next call of `locate` uses again.
 
-Spark writes the offsets to its checkpoint between the two calls.
+Between the two calls, Spark writes the micro-batch's offsets to its checkpoint.
 """
 _LEFT_TO_BROKERS = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Tiered part of a partition: the visible segments, and the topic's id.
+    """Tiered part of a partition: the segments whose records belong to the log (`visible`), and the topic's id.
 
-    `inputs` are the segments, lineage and log start offset from which `visible` was computed. If the segments stay the
-    same object, and the others equal, `visible` is not computed again.
+    `inputs` are the segments, the end offset of each leader epoch, and the log start offset, from which `visible` was
+    computed. If the segments are the same object again, and the rest is equal, `visible` is not computed again.
     """
 
     topic_id: UUID
@@ -63,10 +64,11 @@ class View:
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
-    """Locator that gets segments from the metadata topic, and lineages, log starts and transactions from leaders.
+    """Locator that reads segments from the metadata topic `__remote_log_metadata`.
 
-    If a topic was deleted and created again, the segments of the new topic are located. `close` closes neither the
-    client nor the fetcher. `views` and `location` serve many threads, but only one thread at a time per partition.
+    Leader epochs, log start offsets and aborted transactions are requested from the partitions' leaders. If a topic was
+    deleted and created again, the segments of the new topic are located. `close` closes neither the client nor the
+    fetcher. Many threads may call `views` and `location`, but only one thread at a time per partition.
 
     Args:
         falls_back: the brokers serve a partition if its metadata is unavailable or unreadable, and a segment if the
@@ -120,7 +122,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return self.visible_of(partitions)
 
     def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
-        """Return by partition its tiered part (`View`), as of now.
+        """Read new records of the metadata topic, and return by partition its tiered part (`View`).
 
         A partition has a fault if its leader or its metadata partition cannot be reached, or one of its metadata
         records cannot be read.
@@ -152,7 +154,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
     def read_metadata(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the metadata of all these partitions together, so that `views` then only reads new records."""
+        """Read the metadata records of all `partitions` together, so that `views` then reads only newer records."""
         self._tables(partitions, self._describe({partition.topic for partition in partitions}))
 
     def _tables(
@@ -164,7 +166,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _completed(
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return by partition the segments with only an update in the metadata topic, completed from the storage."""
+        """Return by partition the segments of which the metadata topic has only an update, completed from the storage.
+
+        `tables` has the table with a partition's segments, by partition.
+        """
         alone = {
             id_partition.topic_partition: updates
             for id_partition, table in tables.items()
@@ -207,10 +212,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         """Return the aborted transactions that have records before and after a seam, by seam.
 
         A seam is a pair of a partition and an offset. At this offset, the partition's tiered segments end, or a gap
-        between them begins, and transactions of earlier records may be undecided. If a partition's leader is
+        between them begins, and transactions of earlier records may still be open. If a partition's leader is
         unavailable and `self.falls_back` is true, its seams are left out of the result, and brokers serve the offsets
-        around them. The result for the last seam of each partition is cached, because transactions at tiered offsets
-        stay decided.
+        around them. The result for the last seam of each partition is cached, because the outcome of a transaction with
+        tiered records never changes.
 
         Raises:
             BrokerUnavailableError: a partition's leader is unavailable, and `self.falls_back` is false.
@@ -233,11 +238,12 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             self._fetch_seams(seams)
 
     def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Fetch together, and cache, the aborted transactions across the offsets `seams` that are not cached yet.
+        """Request and cache the aborted transactions that have records before and after the offsets in `seams`.
 
-        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may be
-        undecided. Nothing is fetched if the cache lacks only one of the offsets. A Fetch of many partitions returns no
-        batch that is larger than its size limit. So offsets with larger batches stay out of the cache.
+        `seams` has by partition the offset at which the tiered segments end, or a gap between them begins, while
+        transactions may be open. Only offsets that are not cached yet are requested, all together. Nothing is requested
+        if the cache lacks only one of the offsets. A Fetch of many partitions returns no batch that is larger than its
+        size limit. So offsets with larger batches stay out of the cache.
 
         Returns:
             The errors of the leaders that are not available, by partition.
@@ -286,11 +292,14 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return aborted
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
-        """Return the response to a read_committed Fetch that names the aborted transactions across the offset `seam`.
+        """Return a read_committed Fetch response with the aborted transactions that began before the offset `seam`.
 
-        A broker names aborted transactions only with records. If no record can be read at `seam`, because it is the
-        last stable offset, the record before `seam` is fetched. That response also names transactions that were aborted
+        A broker names aborted transactions only with records. If no record can be read at `seam`, because `seam` is the
+        last stable offset, the record before `seam` is fetched. The response also names transactions that were aborted
         after `seam`.
+
+        Raises:
+            BrokerUnavailableError: the broker returned no records in 10 attempts, or did not respond in time.
         """
         fetched = self._fetch(partition, seam, max_wait_ms=0)
         for _ in range(_SEAM_ATTEMPTS):

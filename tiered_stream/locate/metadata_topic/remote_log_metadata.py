@@ -85,10 +85,10 @@ class TopicIdPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """Record with a segment's metadata and the state of its copy.
+    """Record with a segment's metadata and the state of the segment's copy.
 
-    If `is_update` is true, the record says that the state has changed to `state`. The segment then has only its ids,
-    its custom metadata and its end offset; -1: the record does not contain the end offset.
+    If `is_update` is true, the record says that the state has changed to `state`. Then `segment` has only its ids, its
+    custom metadata and its end offset. The end offset is -1 if the record does not contain it.
     """
 
     partition: TopicIdPartition
@@ -99,7 +99,7 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDelete:
-    """Record that the partition's segments are being deleted, or are deleted."""
+    """Record which says that the segments of `partition` are being deleted, or are deleted."""
 
     partition: TopicIdPartition
 
@@ -108,10 +108,11 @@ RemoteLogMetadata = SegmentMetadata | PartitionDelete
 
 
 def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
-    """Return the metadata topic's partition that records `partition` (Kafka: `RemoteLogMetadataTopicPartitioner`).
+    """Return the number of the partition of `__remote_log_metadata` that has the records about `partition`.
 
-    It is Murmur2 of the four big-endian bytes of Java's `Objects.hash(least, most significant bits of the id,
-    partition)`, modulo `partitions`, the number of the metadata topic's partitions.
+    `partitions` is the number of partitions of `__remote_log_metadata`. The result is Murmur2 of the four big-endian
+    bytes of Java's `Objects.hash(least, most significant bits of the id, partition)`, modulo `partitions` (Kafka:
+    `RemoteLogMetadataTopicPartitioner`).
     """
     high_bits, low_bits = divmod(partition.topic_id.int, 1 << 64)
     hashed = 1
@@ -121,7 +122,7 @@ def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
 
 
 def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
-    """Decode a record's value; return None for a tombstone or a snapshot record.
+    """Decode the value of a record of `__remote_log_metadata`; return None for a tombstone or a snapshot record.
 
     Raises:
         CorruptDataError: the value is malformed, or contradicts itself.
@@ -147,17 +148,17 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
 
 @lru_cache(1 << 16)
 def encoded_partition(partition: TopicIdPartition) -> bytes:
-    """Return the fields of a record that name a partition; `read_partition` reads them."""
+    """Encode the fields of a metadata record that name a partition; `read_partition` decodes them."""
     name = flexible.compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
     return name + _INT32.pack(partition.topic_partition.partition) + flexible.NO_TAGS
 
 
 def topic_id_of(value: bytes) -> bytes | None:
-    """Return the bytes of the topic id that a record names; None: only decoding the record shows its topic id.
+    """Return the 16 bytes of the topic id in a record's value; None: the record must be decoded to find the topic id.
 
-    The result is None for a snapshot record, and for a record whose beginning is malformed or has a longer form. A
-    longer form has numbers of several bytes, tagged fields, or a topic name that is not ASCII. This function is much
-    faster than decoding the record. Most records name topics that no query reads.
+    The result is None for a snapshot record, and for a record whose beginning is malformed or has an unusual form: a
+    number of several bytes, tagged fields, or a topic name that is not ASCII. This function is much faster than a
+    decoder, and most records name topics that no query reads.
     """
     if len(value) <= _NAME_AT or max(value[:_NAME_AT]) > _ONE_BYTE or value[1] >= _SNAPSHOT_API_KEY:
         return None
@@ -170,7 +171,7 @@ def topic_id_of(value: bytes) -> bytes | None:
 
 
 def partition_of(value: bytes) -> TopicIdPartition | None:
-    """Return the partition that a malformed record names, or None if the record names no valid partition."""
+    """Return the partition that a malformed record's value names, or None if it names no valid partition."""
     reader = flexible.Reader(value)
     try:
         for _ in range(3):
@@ -263,7 +264,11 @@ def _named_partition(name: bytes) -> TopicIdPartition:
 
 
 def read_partition(reader: flexible.Reader) -> TopicIdPartition:
-    """Read the fields that name a partition. Raises ValueError or CorruptDataError if they are malformed."""
+    """Decode the fields of a metadata record that name a partition.
+
+    Raises:
+        ValueError, CorruptDataError: the fields are malformed.
+    """
     name, topic_id = reader.nullable_string(), reader.uuid()
     (partition,) = reader.unpack(_INT32)
     reader.tags()

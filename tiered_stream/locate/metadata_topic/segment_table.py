@@ -1,9 +1,9 @@
 """State of segments and topics that results from records of `__remote_log_metadata` (Kafka: `RemoteLogMetadataCache`).
 
-If a record cannot be read, the segments of the partition that it names count as unknown. If the record names no
-partition, the segments of all topics whose ids it holds count as unknown. If it holds no id, it is skipped, because no
-topic can be identified. A skipped record loses no data: a segment that is not known to be finished is read from the
-brokers. A segment whose deletion was skipped is also read from the brokers, because it is missing in the storage.
+If a record cannot be read, the segments of the partition that the record names count as unknown. If the record names no
+partition, the segments of all topics whose ids are in it count as unknown. A record without the id of a known topic is
+skipped. A skipped record loses no data: a segment that is not known to be finished is read from the brokers. A segment
+whose deletion was skipped is also read from the brokers, because it is missing in the storage.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from tiered_stream.records.value_scan import UsualRecords
 
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
-"""Segment that may have objects in the storage, and the state of its copy."""
+"""Pair of a segment that may have objects in the storage, and the state of the segment's copy."""
 
 _STATES = tuple(RemoteLogSegmentState)
 _FINISHED, _GONE = RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 _UPDATE = len(_STATES)
-"""Number that is added to the state in the row of an update, which does not have all fields of a segment."""
+"""Number that is added to the `state` field of an update's row, because an update lacks some fields of a segment."""
 _ALONE = _UPDATE + _FINISHED
 _NEXT = np.array([
     # Row of a segment in the states 0 to 3, or of an update to them.
@@ -56,7 +56,7 @@ _NEXT = np.array([
     (0, 1, 2, 3, 3, _ALONE, 3, 3),
     (1, 1, 2, 3, 3, _ALONE, 3, 3),  # only an update is known, which says that the copy is finished
 ], np.int16)  # fmt: skip
-"""State of a segment after a row is applied, by the state before and the state in the row."""
+"""State of a segment after a row is applied, by the segment's state before (row of this table) and the row's state."""
 _FIELDS, _CUSTOM = 1, 2
 _TAKEN = np.array([
     (3, 3, 3, 3, 2, 2, 2, 2),
@@ -66,20 +66,22 @@ _TAKEN = np.array([
     (3, 3, 3, 3, 3, 3, 3, 3),
     (1, 3, 3, 3, 3, 3, 3, 3),
 ], np.int16)  # fmt: skip
-"""Parts that a segment takes from the applied row, by the state before and the state in the row.
+"""Parts that a segment takes from an applied row, by the segment's state before and the row's state.
 
-A sum of `_CUSTOM` (the custom metadata) and `_FIELDS` (all other fields); 0: it takes only the new state.
+A value is the sum of `_CUSTOM` (the custom metadata) and `_FIELDS` (all other fields). With 0, the segment takes only
+the new state.
 """
 _MIN_SETTLED = 1 << 16
-"""Minimum number of waiting rows that are applied even if nothing asks for the segments."""
+"""Minimum number of waiting rows at which the rows are applied, even if no caller has asked for the segments."""
 _OFFSET = Struct(">q")
 
 
 @dataclass(frozen=True)
 class _KnownSegments:
-    """Segments of one partition, with their states; a row in the state `_ALONE` is an update of which no more is known.
+    """Segments of one partition, with their states. The object never changes.
 
-    The object never changes. So if a reader gets the same object again, the segments have not changed.
+    A row in the state `_ALONE` is a segment of which only an update is known. If a reader gets the same object again,
+    the segments have not changed.
     """
 
     segments: Segments
@@ -108,14 +110,14 @@ class _KnownSegments:
 
 
 class SegmentTable:
-    """Table of segments and their states, for every partition that the applied metadata records name.
+    """Table of segments and their states, for every partition that the applied metadata records name. Thread-safe.
 
     A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished. An
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
     may have removed the record of the copy's start. So memory is bounded by the segments that exist.
 
-    The table is for the topics of one metadata partition. A record becomes a row. Rows wait until something asks for
-    the segments, and are then applied together. A segment is itself kept as a row. Thread-safe.
+    The table is for the topics whose records are in one partition of `__remote_log_metadata`. Records become rows,
+    which wait until a caller asks for the segments, and are then applied together.
     """
 
     def __init__(self) -> None:
@@ -124,14 +126,14 @@ class SegmentTable:
         self._known: list[_KnownSegments] = []
         self._deleted: set[int] = set()
         self._single: list[tuple[RemoteLogSegment, tuple[int, int]]] = []
-        """Segments of the last records that wait, each with its slot and its state, in the order of the records."""
+        """Segments in the newest records that are not applied yet, each with its slot and state, in record order."""
         self._waiting: list[Segments] = []
         self._count, self._limit = 0, _MIN_SETTLED
-        """Number of waiting rows, and the number at which they are applied even if nothing asks for the segments."""
+        """Number of waiting rows, and the number at which they are applied even if no caller asks for the segments."""
         self._lock = Lock()
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
-        """Apply one record; records must come in the order of the metadata partition."""
+        """Apply one record; calls must follow the order of the records in the partition of the metadata topic."""
         with self._lock:
             slot = self._slot(metadata.partition)
             if isinstance(metadata, PartitionDelete):
@@ -142,7 +144,10 @@ class SegmentTable:
             self._wait(1)
 
     def apply_rows(self, rows: Segments, partitions: Sequence[TopicIdPartition]) -> None:
-        """Apply rows in the order of the metadata partition; the `slot` in each row is an index in `partitions`."""
+        """Apply `rows` that were made from records, in the order of the records in the partition of the metadata topic.
+
+        The field `slot` of each row is an index in `partitions`, and is changed in place.
+        """
         with self._lock:
             slots = np.array([self._slot(partition) for partition in partitions], np.int32)
             rows.rows["slot"] = slots[rows.rows["slot"]]
@@ -160,9 +165,9 @@ class SegmentTable:
     def lone_updates(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
         """Return the segments of which only an update is known, which says that the segment's copy is finished.
 
-        They have the ids, the custom metadata and the end offset of the update (-1: it has no end offset). Brokers copy
-        segments without gaps, so each begins after the known segment before it (-1: no segment before it is known). The
-        result is sorted by end offset.
+        A returned segment has the ids, the custom metadata and the end offset of its update (-1: the update has no end
+        offset). Brokers copy segments without gaps. So the base offset is the offset after the known segment before it
+        (-1: no segment before it is known). The result is sorted by end offset.
         """
         return self._known_of(partition).alone
 
@@ -219,7 +224,7 @@ class SegmentTable:
         self._limit = max(_MIN_SETTLED, sum(len(known.segments) for known in self._known))
 
     def packed(self, topic_id: UUID) -> bytes:
-        """Return the segments of a topic as bytes, which `unpack` reads."""
+        """Return the segments of a topic, with their states, as bytes for `unpack`."""
         with self._lock:
             self._settle()
             slots = self._slots.get(topic_id, {})
@@ -232,10 +237,12 @@ class SegmentTable:
         return b"".join((flexible.compact_array(partitions), *pieces))
 
     def unpack(self, reader: flexible.Reader, topic_id: bytes) -> None:
-        """Read the segments of a topic, of which this table has none yet, from the bytes that `packed` returns.
+        """Add the segments of the topic `topic_id` from bytes that `packed` has returned.
+
+        The table must not have segments of the topic yet. `topic_id` has the 16 bytes of the topic's id.
 
         Raises:
-            CorruptDataError: the bytes are malformed; nothing is taken from them.
+            CorruptDataError: the bytes are malformed; the table is not changed.
         """
         try:
             partitions = reader.array(1, lambda reader: (read_partition(reader), any(reader.take(1))))
@@ -253,7 +260,7 @@ class SegmentTable:
 
 
 def _applied(rows: Segments) -> Segments:
-    """Return one row for each segment, which results from all its rows, applied in their order.
+    """Return one row for each segment: the result of all rows of the segment, applied in their order.
 
     Segments whose deletion is finished are left out.
     """
@@ -284,10 +291,9 @@ def _applied(rows: Segments) -> Segments:
 class TopicState:
     """State of one topic: the `table` with its segments, and the records that could not be read.
 
-    The topics of one metadata partition share a table.
-
-    The state includes all records of the metadata partition below the offset `position`. `name` is the topic's name. A
-    record that has another name is read in plain Python.
+    The state includes all records below the offset `position` in one partition of `__remote_log_metadata`. All topics
+    of this partition share a table. `name` is the topic's name. If a record has the topic's id but another name, plain
+    Python reads the record instead of the compiled scan.
     """
 
     position: int
@@ -297,12 +303,15 @@ class TopicState:
     """Offset, value and error of the first unreadable record, by partition (None: records that name no partition)."""
 
     def fault_of(self, partition: TopicIdPartition) -> TieredStreamError | None:
-        """Return the error because of which the partition's segments are unknown; None: the segments are known."""
+        """Return the error because of which the partition's segments are unknown; None: the segments are known.
+
+        It is the error of the first metadata record that may concern the partition and could not be read.
+        """
         unreadable = self.unreadable.get(partition) or self.unreadable.get(None)
         return unreadable[2] if unreadable else None
 
     def packed(self, topic_id: bytes) -> bytes:
-        """Return the state of the topic `topic_id` as bytes, which `restore_topic` reads."""
+        """Return this state as bytes for `restore_topic`. `topic_id` has the 16 bytes of the topic's id."""
         unreadable = [
             _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self.unreadable.values()
         ]
@@ -315,8 +324,9 @@ def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartiti
     A record that cannot be decoded is added as unreadable to the states of the topics that it may concern.
 
     Args:
-        topics: the topics' states, by the bytes of the topic ids; changed in place.
+        topics: the topics' states, by the 16 bytes of the topic ids; changed in place.
         log_partition: partition of the metadata topic that has the record.
+        value: the record's value.
     """
     named = [topic_id for topic_id in _named(topics, value) if offset >= topics[topic_id].position]
     if not named:
@@ -334,10 +344,10 @@ def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartiti
 
 
 def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
-    """Return the ids of `topics` that a record may concern; the result may be empty.
+    """Return the ids of the topics in `topics` that the record with this `value` may concern; may be empty.
 
-    A readable record concerns the topic whose id it names. A malformed record may concern every topic whose id's bytes
-    are in it.
+    A readable record concerns the topic whose id it names. A malformed record may concern every topic whose id is
+    somewhere in its bytes.
     """
     topic_id = topic_id_of(value)
     if topic_id is None:
@@ -348,7 +358,11 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
 def apply_rows(topics: Mapping[bytes, TopicState], records: UsualRecords, start: int, end: int) -> None:
     """Apply the records with offsets from `start` to `end` (exclusive) to the states of the topics that they name.
 
-    Records that a topic's state already includes are skipped. The topics share a table.
+    Records that a topic's state already includes are skipped.
+
+    Args:
+        topics: the topics' states, by the 16 bytes of the topic ids; all topics share a table, which is changed.
+        records: records that the compiled scan has read.
     """
     states = [topics[topic_id] for topic_id in records.topic_ids]
     first = np.array([max(start, topic.position) for topic in states], np.int64)
@@ -370,6 +384,7 @@ def restore_topic(
     """Set the empty `state` of the topic `topic_id` to the state that `TopicState.packed` has written.
 
     Args:
+        data: the bytes that `TopicState.packed` has returned.
         log_partition: partition of the metadata topic that had the records.
         position: offset in `log_partition` up to which (exclusive) the state includes all records.
 
@@ -389,7 +404,11 @@ def restore_topic(
 
 
 def _check(segments: Segments, partitions: int) -> None:
-    """Check rows that were read from a file. Raises CorruptDataError if a value is not possible."""
+    """Check rows that were read from a file; `partitions` is the number of partitions to which the rows may belong.
+
+    Raises:
+        CorruptDataError: a value is not possible.
+    """
     rows, sizes = segments.rows, data_sizes(segments.rows)
     at = interleaved(rows["epochs_at"], rows["custom_at"])
     whole = rows["state"] < _ALONE

@@ -34,7 +34,7 @@ _CACHED_MANIFESTS = 256
 
 @dataclass(frozen=True, slots=True)
 class _OpenSegment:
-    """Manifest of a segment, and the cipher for the segment's chunks and indexes; None: they are not encrypted."""
+    """Manifest of a segment, and the cipher of its chunks and indexes (None if they are not encrypted)."""
 
     manifest: SegmentManifest
     cipher: ChunkCipher | None
@@ -107,8 +107,8 @@ class AivenLayoutFetcher(StoreFetcher):
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """Return a signed URL of the log's object, which is valid for `seconds` seconds.
 
-        Return None if the store cannot sign. Also return None if the log was compressed or encrypted, because a reader
-        of the URL could not restore it.
+        Return None if the store cannot sign URLs. Also return None if the log was compressed or encrypted, because a
+        reader of the object could not restore the log.
         """
         if self._open(segment).manifest.is_transformed:
             return None
@@ -123,7 +123,11 @@ class AivenLayoutFetcher(StoreFetcher):
         return prefix + (main_path(segment) if metadata.object_key is None else metadata.object_key) + suffix
 
     def _open(self, segment: RemoteLogSegment) -> _OpenSegment:
-        """Return the segment's manifest, from the cache or the store, and compare it with the segment's metadata."""
+        """Return the segment's manifest with the cipher, from the cache or the store.
+
+        Raises:
+            CorruptDataError: the manifest is malformed, or contradicts the segment's metadata.
+        """
         key = self.key(segment, ".rsm-manifest")
         opened = self._open_segments.get(key, lambda: self._read_manifest(key))
         manifest, name = opened.manifest, self.store.describe(key)

@@ -25,7 +25,7 @@ _OBJECT_KEY = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentCustomMetadata:
-    """Key prefix and key of a segment's objects, as far as its custom metadata has them.
+    """Key prefix and key of a segment's objects, from the segment's custom metadata; each is None if it is not there.
 
     If `object_prefix` is None, the plugin's `key.prefix` is the prefix. If `object_key` is None, the key follows from
     the segment's ids (see `main_path`).

@@ -47,7 +47,7 @@ class ChunkCipher:
 
 
 class KeyRing:
-    """Ring of the operator's RSA private keys, by the ids of their key pairs, from which segments' ciphers are made.
+    """RSA private keys of the operator, by the ids of their key pairs; they decrypt the AES keys of segments.
 
     `prefix` is the prefix of the plugin's properties among the options, for errors.
     """
@@ -62,6 +62,11 @@ class KeyRing:
         Args:
             encryption: the segment's encrypted data key, from its manifest.
             name: name of the manifest, for the error.
+
+        Raises:
+            StorageAccessError: the private key of the segment's key pair is not in the ring.
+            CorruptDataError: the data key does not decrypt with the private key.
+            ConfigurationError: a package for encrypted segments is not installed.
         """
         private_key = self._private_keys.get(encryption.key_pair_id)
         if private_key is None:
@@ -112,9 +117,13 @@ def _load(rsm_config: Mapping[str, str], key_pair_id: str, prefix: str) -> RSAPr
 
 
 def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
-    """Decrypt the data key `encrypted` by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512.
+    """Decrypt the data key `encrypted` by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512, and return it.
 
     `cryptography` does not support SHA3-512 for OAEP, so PyCryptodome decrypts.
+
+    Raises:
+        ValueError: the data key does not decrypt.
+        ConfigurationError: PyCryptodome is not installed.
     """
     with naming_extras("an encrypted segment"):
         # Imported late, because only encrypted segments need it.

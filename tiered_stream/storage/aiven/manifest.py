@@ -106,7 +106,11 @@ class ChunkIndex:
 
 
 def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
-    """Return the number of chunks of `original_chunk_size` bytes in a log of `original_file_size` bytes."""
+    """Return the number of chunks of `original_chunk_size` bytes in a log of `original_file_size` bytes.
+
+    Raises:
+        ValueError: a size is impossible, or there are more than `MAX_CHUNKS` chunks.
+    """
     if not 0 < original_chunk_size <= MAX_BYTES or not 0 <= original_file_size <= MAX_BYTES:
         raise ValueError(f"a log of {original_file_size} bytes in chunks of {original_chunk_size} bytes cannot be")
     count = -(-original_file_size // original_chunk_size)
@@ -119,6 +123,9 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
     """Return the transformed (compressed, encrypted) sizes in bytes of all chunks, from the packed list `packed`.
 
     The module's docstring describes the packed list.
+
+    Raises:
+        ValueError: the list is malformed, cut off, or has more than `MAX_CHUNKS` chunks.
     """
     try:
         (count,) = _INT.unpack_from(packed)
@@ -166,8 +173,9 @@ class SegmentEncryption:
 class SegmentManifest:
     """Contents of one segment's manifest.
 
-    `indexes` has the byte range of each index in the `.indexes` object. `segment` is None if an early plugin version
-    wrote the manifest.
+    `indexes` has the byte range of each index in the `.indexes` object. `compression` is true if the chunks are
+    compressed. `encryption` is None if the chunks are not encrypted. `segment` is None if an early plugin version wrote
+    the manifest.
     """
 
     chunks: ChunkIndex
@@ -298,7 +306,7 @@ def _checked(value: object, kind: type[_T], name: str) -> _T:
 
 
 def _integer(json: _Json, name: str, lowest: int = 0, end: int = 1 << 31) -> int:
-    """Return the field `name`, an integer from `lowest` (inclusive) to `end` (exclusive)."""
+    """Return the field `name`. Raises ValueError if it is no integer from `lowest` (inclusive) to `end` (exclusive)."""
     value = _get(json, name, int)
     if not lowest <= value < end:
         raise ValueError(f"{name} {value} is out of range")

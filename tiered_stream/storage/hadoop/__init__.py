@@ -2,6 +2,6 @@
 
 Files that other packages import:
 
-- `client_errors`: errors of hdfs-native (a client in Rust) as text: their parts, and the fix of a login that fails
-- `client_settings`: Hadoop's settings for the client of HDFS, and the name by which its delegation tokens are found
+- `client_errors`: parser of the texts of errors of hdfs-native, and advice for failed Kerberos logins
+- `client_settings`: Hadoop's settings for hdfs-native, and the name node's URL in the form that it needs
 """

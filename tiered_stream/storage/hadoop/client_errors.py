@@ -1,4 +1,4 @@
-"""Errors of hdfs-native (a client in Rust) as text: their parts, and the fix of a login that fails."""
+"""Parser of the texts of errors of hdfs-native (HDFS client in Rust), and advice for failed Kerberos logins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tiered_stream import kerberos_codes as codes
 
 _RUST_ERROR = re.compile(r'(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"?(?P<text>.*?)(?:\\n|"?\)$|$)', re.DOTALL)
-"""Form of the text of a client's error: its kind, the Java class if a node has sent the error, and the message."""
+"""Form of the text of hdfs-native's error: its kind, the Java class if a node has sent the error, and the message."""
 _GSSAPI = re.compile(r'GSSAPIError\(.*?raw: "0x(?P<major>\w+)".*?\}, (?P<minor>\d+), "(?P<text>.*)"\)$', re.DOTALL)
 _UNSPECIFIED = re.compile(r"^.*?Minor code may provide more information: |^No credentials were supplied, .*?: ")
 _DATA_NODES = re.compile(r'ip_addr: \\?"(?P<host>[^"\\]+)\\?".*?xfer_port: (?P<port>\d+)')
@@ -21,9 +21,9 @@ _NO_LIBRARY = "Failed to load libgssapi_krb"
 
 
 class ClientError(NamedTuple):
-    """Parts of a client's error: its `kind`, and one line of `text`.
+    """Parts of an error of hdfs-native: its `kind` (name of the error in Rust), and one line of `text`.
 
-    `java` is the short name of the error's Java class, if a node has sent the error; otherwise it is empty.
+    `java` is the short name of the Java exception if an HDFS node has sent the error; otherwise it is empty.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class ClientError(NamedTuple):
 
 
 def parts_of(error: BaseException) -> ClientError:
-    """Return the parts of an error of the client, whose own text is cut to 300 characters."""
+    """Return the parts of an `error` that hdfs-native has raised. The message in it is cut to 300 characters."""
     text = str(error)
     if isinstance(error, RuntimeError) and (match := _RUST_ERROR.match(text)):
         shown = match["text"][:300]
@@ -49,7 +49,7 @@ def parts_of(error: BaseException) -> ClientError:
 def login_fault(
     error: BaseException, principal: str | None, keytab: str | None, prefix: str
 ) -> codes.KerberosFault | None:
-    """Return the fault of a Kerberos login that failed on this machine or at the KDC; None: `error` is another error.
+    """Return the fault that made a Kerberos login fail on this machine or at the KDC; None: `error` is another error.
 
     The fault's `advice` has the user, the reason and the fix.
 

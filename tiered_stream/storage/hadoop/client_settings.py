@@ -1,4 +1,4 @@
-"""Hadoop's settings for the client of HDFS, and the name by which its delegation tokens are found."""
+"""Hadoop's settings for hdfs-native (the HDFS client), and the name node's URL in the form that this client needs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ REPLICATION, BLOCK_SIZE, UMASK = "dfs.replication", "dfs.blocksize", "fs.permiss
 _NUMBER, _BYTES, _OCTAL = re.compile("[0-9]{1,5}"), re.compile("([0-9]{1,18})([kmgt]?)", re.I), re.compile("0?[0-7]{3}")
 LOGIN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _CLIENT_KEY_TABLE = "KRB5_CLIENT_KTNAME"
-"""Variable of Kerberos' library (krb5.conf(5)): the key table for logins of a process that has no valid ticket."""
+"""Environment variable of Kerberos' library: it names the key table for logins of a process without a valid ticket."""
 _CONF = "storage.hdfs.conf."
 _NAME_NODES, _PORT = "dfs.ha.namenodes.", 8020
 _RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
-"""The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
+"""Settings of the client's own retries. Its defaults would take minutes, and `Attempts` already repeats requests."""
 
 
 _XINCLUDE, _MAX_INCLUDES = "{http://www.w3.org/2001/XInclude}", 20
@@ -37,9 +37,9 @@ _VARIABLE, _MAX_SUBSTITUTIONS = re.compile(r"\$\{(?:env\.([^}:\-]+)(?:(:?-)([^}]
 
 
 class NewFiles(NamedTuple):
-    """Properties of a new file that the client chooses: number of replicas, block size in bytes, and permission bits.
+    """Properties of a new file in HDFS: number of replicas, block size in bytes, and permission bits.
 
-    None: the name node chooses.
+    If `replication` or `block_bytes` is None, the name node chooses it.
     """
 
     replication: int | None
@@ -50,9 +50,9 @@ class NewFiles(NamedTuple):
 def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     """Return Hadoop's settings by name: files and properties in the options override the files in HADOOP_CONF_DIR.
 
-    The plugin's properties `storage.hdfs.conf.*` override the files in the options. The properties' names are in lower
-    case, as all names of options are. The result includes the settings in HADOOP_CONF_DIR, because the client itself
-    replaces no variables, reads no included files, and allows no blanks in lists of name nodes.
+    The plugin's properties `storage.hdfs.conf.*` override the files that the options name. The properties' names are in
+    lower case, as all names of options are. The result includes the settings in HADOOP_CONF_DIR, because hdfs-native
+    itself replaces no variables, reads no included files, and allows no blanks in lists of name nodes.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -71,10 +71,10 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
 
 
 def default_file_system(given: str | None = None) -> str:
-    """Return the URI of the file system in which paths without a scheme are (`fs.defaultFS`), as for Spark's JVM.
+    """Return the URI of the file system for paths without a scheme (`fs.defaultFS`), which Spark's JVM uses, too.
 
-    `given` takes precedence over the value in HADOOP_CONF_DIR, which Spark's launcher puts on the class path. Without
-    both, the result is `file:///`.
+    `given`, if not empty, takes precedence over the value in HADOOP_CONF_DIR, which Spark's launcher puts on the class
+    path. Without both, the result is `file:///`.
 
     Raises:
         ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
@@ -86,8 +86,8 @@ def default_file_system(given: str | None = None) -> str:
 def set_client_key_table(options: StorageOptions) -> None:
     """Set the environment variable KRB5_CLIENT_KTNAME to the key table in the options, unless it is set already.
 
-    It is for libraries of this process that have no option for a key table. They log in by the key table if the ticket
-    cache has no valid ticket.
+    The variable is for libraries in this process that have no option for a key table. Such a library logs in with the
+    key table if the ticket cache has no valid ticket.
     """
     if options.hdfs_keytab is not None:
         path = Path(options.hdfs_keytab.removeprefix("FILE:")).absolute()
@@ -95,10 +95,12 @@ def set_client_key_table(options: StorageOptions) -> None:
 
 
 def new_files(settings: Mapping[str, str]) -> NewFiles:
-    """Return the properties of new files, by settings that Hadoop's client applies and hdfs-native ignores.
+    """Return the properties of new files by Hadoop's settings for replicas, block size and umask.
+
+    Hadoop's own client applies these settings, but hdfs-native ignores them.
 
     Raises:
-        ConfigurationError: a setting has a form that is not understood.
+        ConfigurationError: a value is malformed.
     """
 
     def read(name: str, form: re.Pattern[str], known: str) -> re.Match[str] | None:
@@ -124,16 +126,16 @@ def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
 
 
 def name_node_url(service: str, settings: Mapping[str, str]) -> str:
-    """Return the URL of a name node, in which the client needs a port, and the address in a delegation token.
+    """Return the URL of a name node with a port, and with the IP address if a delegation token has only that address.
 
-    The client takes a host without a port for a name service. In Hadoop, the host is a name service only if
+    hdfs-native takes a host without a port for a name service. In Hadoop, the host is a name service only if
     `dfs.ha.namenodes.HOST` is set; otherwise it is a name node at port 8020. A host that cannot be resolved gets no
     port, so that the client's error says that there is no such name service.
 
-    Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and the client looks
-    for a token with the text of its URL. So the result has the IP address if a token has only the IP address.
+    Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and hdfs-native looks
+    for a token with the text of its URL. So the URL must have the IP address if only the IP address is in the token.
 
-    `service` is a URL without a path, such as `hdfs://namenode`. Without a host, it stands for the default file system.
+    `service` is a URL without a path, such as `hdfs://namenode`. If it has no host, the default file system is meant.
     """
     place = urlsplit(service if urlsplit(service).netloc else settings.get(DEFAULT_FS, ""))
     host = place.netloc
@@ -186,9 +188,14 @@ def _settings_in(file: Path) -> Mapping[str, str]:
 
 
 def _pairs_in(element: ElementTree.Element, file: Path, left: int) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of the settings below an element, in order. An included file replaces its element.
+    """Yield (name, value) of the settings below an XML element of `file`, in order (Hadoop: `Configuration.Parser`).
 
-    (Hadoop: `Configuration.Parser`.) `left` is the number of levels of included files that are still allowed.
+    The settings of an included file stand in place of the element that includes it. `left` is the number of levels of
+    included files that are still allowed.
+
+    Raises:
+        ConfigurationError: a file is included that is not local, or too many levels deep.
+        OSError, ElementTree.ParseError: an included file cannot be read.
     """
     for each in element:
         if each.tag == f"{_XINCLUDE}include":

@@ -9,5 +9,5 @@ Files that other packages import:
 
 Files of this package alone:
 
-- `token_request`: requests for access tokens, and the tokens
+- `token_request`: access tokens of cloud identities, and the requests for them
 """

@@ -25,13 +25,13 @@ from tiered_stream.storage.identity.token_request import AccessToken, TokenReque
 
 _MAX_BYTES = 1_000_000
 _RENEWED_BEFORE = 300
-"""Seconds before its expiry at which a token is replaced; obstore then asks for another token, too."""
+"""A token is replaced this number of seconds before its expiry; obstore asks for another token at the same time."""
 _RENEWED_AGAIN = 30.0
-"""Seconds after which a token that ends soon is requested again. Services may return the same token, or none."""
+"""Seconds until a token that ends soon is requested again, because the service may return the same token, or none."""
 _FAILURE_HELD = 1.0
-"""Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
+"""Seconds for which a failure is raised again without a new request, so that waiting threads do not all repeat it."""
 _UPDATE_SECONDS = 10.0
-"""Seconds after a response 410 until the next request. Azure's metadata service is then updated, for 70 s at most."""
+"""Seconds to wait after status 410: Azure's metadata service is being updated, which takes at most 70 s."""
 _CODE = re.compile(r"[A-Za-z_]{1,60}")
 _ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
 
@@ -40,8 +40,8 @@ class TokenSource:
     """Cache of one identity's access token, for many threads.
 
     Args:
-        fetch: requests a new token, and raises StorageAccessError if there is none.
-        now: clock in seconds since 1970.
+        fetch: requests and returns a new token, and raises StorageAccessError if there is none.
+        now: returns the time in seconds since 1970.
     """
 
     def __init__(self, fetch: Callable[[], AccessToken], now: Callable[[], float] = time.time) -> None:
@@ -53,12 +53,12 @@ class TokenSource:
         self._failure: tuple[float, StorageAccessError] | None = None
 
     def __call__(self) -> dict[str, Any]:
-        """Return a valid token as obstore's credentials."""
+        """Return a valid token in the form of obstore's credentials; `token` describes the error."""
         token = self.token()
         return {"token": token.text, "expires_at": datetime.fromtimestamp(token.expires, UTC)}
 
     def token(self) -> AccessToken:
-        """Return a valid token: the known one, or a new one that is requested.
+        """Return a valid token; a new token is requested if the known token is missing, or ends soon.
 
         Raises:
             StorageAccessError: there is no token. The message names the identity, the service and what to do.
@@ -99,14 +99,21 @@ _sources: PerProcess[TokenSource] = PerProcess()
 
 
 def token_source(request: TokenRequest, timeouts: RequestTimeouts) -> TokenSource:
-    """Return this process's source of the tokens for which `request` asks, within the time limits of a GET."""
+    """Return the process's shared source of the tokens for which `request` asks.
+
+    `timeouts` limits each request for a token in the same way as a GET.
+    """
     return _sources.get(
         {"request": request, "timeouts": timeouts}, lambda: TokenSource(lambda: request_token(request, timeouts))
     )
 
 
 def request_token(request: TokenRequest, timeouts: RequestTimeouts) -> AccessToken:
-    """Send the request, as often as a GET from the storage is sent, and return the token."""
+    """Send the request, with as many attempts as a GET from the storage, and return the token.
+
+    Raises:
+        StorageAccessError: there is no token. The message names the identity, the service and what to do.
+    """
     urls, form = list(request.urls), dict(request.form)
     if request.secret_file is not None:
         name, path = request.secret_file
@@ -193,7 +200,10 @@ def _token_of(status: int, content: bytes) -> AccessToken:
 
 
 def _error_code(fields: Mapping[str, Any]) -> str:
-    """Return the error codes of OAuth and of Microsoft Entra ID in a response; other text may have secrets."""
+    """Return the error codes of OAuth and of Microsoft Entra ID in a response's `fields`, without text around them.
+
+    Other text in a response may have secrets.
+    """
     code, entra = fields.get("error"), _ENTRA_CODE.search(str(fields.get("error_description", "")))
     codes = [code] if isinstance(code, str) and _CODE.fullmatch(code) else []
     return " ".join([*codes, *([entra[0]] if entra else [])])

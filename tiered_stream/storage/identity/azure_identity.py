@@ -23,7 +23,7 @@ _MACHINE = "http://169.254.169.254/metadata/identity/oauth2/token"
 _RESOURCE = "https://storage.azure.com"
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 NO_PROXY_FOR_ANY = "*,0.0.0.0/0,::/0"
-"""Value of `proxy_excludes` by which deltalake ignores proxies in variables that only `object_store` reads."""
+"""Value of deltalake's setting `proxy_excludes`, by which it ignores proxies in variables only `object_store` reads."""
 
 
 class Kind(StrEnum):
@@ -66,7 +66,10 @@ _VARIABLES = {
     "msi_resource_id": ("AZURE_MSI_RESOURCE_ID",),
     "use_azure_cli": ("AZURE_USE_AZURE_CLI",),
 }
-"""Environment variables of Azure's chain of credentials, by `object_store`'s setting; the first with a value counts."""
+"""Environment variables of Azure's chain of credentials, by the setting of `object_store` that they give.
+
+If several variables of a setting have a value, the first counts.
+"""
 _CHAIN: tuple[tuple[Kind, tuple[str, ...], tuple[str, ...]], ...] = (
     (Kind.TOKEN, ("bearer_token",), ()),
     (Kind.KEY, ("access_key",), ()),
@@ -84,10 +87,10 @@ The first kind with all settings that it needs is chosen.
 
 @dataclass(frozen=True, slots=True)
 class AzureIdentity:
-    """Identity for one container. `settings` are settings of `object_store`, by name.
+    """Identity that authorizes requests to one container. `settings` are settings of `object_store`, by name.
 
-    `is_named` is true if the settings of the user or of the session name the identity, and false if the environment of
-    this process does (Azure's own chain of credentials).
+    `is_named` is true if the settings of the user or of Spark's session name the identity. It is false if the
+    environment of this process names it (Azure's own chain of credentials).
     """
 
     kind: Kind
@@ -97,7 +100,7 @@ class AzureIdentity:
     def for_obstore(self) -> dict[str, str]:
         """Return obstore's settings for this identity, which override environment variables.
 
-        If `token_request` returns a request, obstore needs a source of tokens, too.
+        If `token_request` returns a request, obstore also needs a `TokenSource` for this request.
 
         Raises:
             ConfigurationError: an environment variable would change requests, and no setting overrides it.
@@ -126,7 +129,7 @@ class AzureIdentity:
         }  # fmt: skip
 
     def why_not_deltalake(self) -> str | None:
-        """Return why deltalake cannot use this identity, as text with an environment variable's name; None: it can."""
+        """Return the reason why deltalake cannot use this identity: an environment variable is set; None: it can."""
         found = next(filter(os.environ.__contains__, _KEY_VARIABLES), None)  # an empty value would count, too
         if self.kind is not Kind.FABRIC and all(map(os.environ.__contains__, _FABRIC_VARIABLES)):
             found = _FABRIC_VARIABLES[0]
@@ -140,7 +143,7 @@ class AzureIdentity:
     def token_request(self) -> TokenRequest | None:
         """Return the request for this identity's access tokens.
 
-        The result is None if the identity needs no token, or if obstore and deltalake request its tokens themselves.
+        The result is None if the identity needs no token, or if obstore requests its tokens itself.
         """
         if self.kind is Kind.MACHINE:
             return self._machine_request()

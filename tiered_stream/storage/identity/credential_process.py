@@ -13,9 +13,10 @@ from botocore.session import Session
 
 
 def bound_programs(session: Session, seconds: float) -> None:
-    """Let each program that the session starts for credentials end after `seconds` at the latest.
+    """Limit each program that `session` starts for credentials to `seconds` seconds.
 
-    The provider then raises TimeoutError. The program is killed, with the programs that it has started.
+    When the time is over, the program is killed with all programs that it has started, and the session's provider
+    raises TimeoutError.
     """
 
     def start(command: list[str], **pipes: Any) -> _Program:

@@ -27,7 +27,10 @@ from tiered_stream.storage.identity.token_request import AccessToken, TokenReque
 from tiered_stream.timed_http import json_object
 
 _NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
-"""Service account that sends no credentials. With only `skip_signature`, `object_store` would still look for some."""
+"""Service account for requests without credentials.
+
+If only `skip_signature` were set, `object_store` would still look for credentials.
+"""
 _FILE_NAME = "application_default_credentials.json"
 _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -39,11 +42,11 @@ _AWS = "urn:ietf:params:aws:token-type:aws4_request"
 _ERROR_CODE = re.compile(r"Error code ([a-z_]{1,40})")
 
 _sources: PerProcess[TokenSource] = PerProcess()
-"""Sources of access tokens by google-auth, by the content of the credentials' file."""
+"""Sources of access tokens that google-auth requests, by the content of the credentials' file."""
 
 
 class Kind(StrEnum):
-    """Kind of an identity. If a file can have such credentials, the value is the field `type` in the file."""
+    """Kind of an identity. For credentials in a file, the value is the file's field `type`."""
 
     SERVICE_ACCOUNT = "service_account"
     USER = "authorized_user"
@@ -59,9 +62,10 @@ BY_GOOGLE_AUTH = (Kind.FEDERATED, Kind.FEDERATED_USER, Kind.IMPERSONATED)
 
 @dataclass(frozen=True, slots=True)
 class GoogleIdentity:
-    """Identity for one bucket. `path` is the file of its credentials, and `text` the content of this file.
+    """Identity that authorizes requests to one bucket.
 
-    `path` is empty if a setting has the text, and both are empty for the kinds `MACHINE` and `NOBODY`.
+    `path` is the file of the credentials, and `text` is the content of the file. `path` is empty if a setting has the
+    text. Both are empty for the kinds `MACHINE` and `NOBODY`.
     """
 
     kind: Kind
@@ -140,7 +144,7 @@ class GoogleIdentity:
         return f"the credentials of the type {self.kind}{f' in {self.path}' if self.path else ''}"
 
     def _credentials(self) -> dict[str, str]:
-        """Return the settings of `object_store`, with the credentials unless `tokens` returns a source of tokens."""
+        """Return settings of `object_store`; they have the credentials, unless `tokens` returns a source of tokens."""
         if self.kind is Kind.NOBODY:
             return {"service_account_key": _NO_ACCOUNT, "skip_signature": "true"}
         name = {Kind.SERVICE_ACCOUNT: "service_account", Kind.USER: "application_credentials"}.get(self.kind)
@@ -153,7 +157,7 @@ class GoogleIdentity:
 def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
     """Return the identity that the settings name; if they name none, Google's application default credentials.
 
-    A file of credentials is read. `prefix` is the prefix of the settings, for errors.
+    If a setting names a file of credentials, the file is read. `prefix` is the prefix of the settings, for errors.
 
     Raises:
         StorageAccessError: the file cannot be read.
@@ -205,7 +209,7 @@ def _of_text(text: str, path: str, setting: str) -> GoogleIdentity:
 
 
 def _metadata_request() -> TokenRequest:
-    """Return the request to the metadata server, whose host may be in the environment, as for Google's libraries."""
+    """Return the request to Google's metadata server; as in Google's libraries, variables can name another host."""
     host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_ROOT") or "metadata.google.internal"
     address = os.environ.get("GCE_METADATA_IP") or "169.254.169.254"
     return TokenRequest(
@@ -226,6 +230,9 @@ def _library_fetch(text: str, identity: str, timeouts: RequestTimeouts) -> Calla
     Args:
         text: content of the credentials' file.
         identity: name of the credentials, for errors.
+
+    Raises:
+        ConfigurationError: the package google-auth is missing, or the credentials are malformed.
     """
     try:
         from google.auth.exceptions import GoogleAuthError, TransportError

@@ -1,4 +1,4 @@
-"""Requests for access tokens, and the tokens."""
+"""Access tokens of cloud identities, and the requests for them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """Request for an access token to a token service.
+    """Request to a token service for an access token.
 
     Args:
-        identity: the identity in words, for errors.
+        identity: name of the identity, for errors.
         urls: URLs of the service; each attempt takes the next one.
-        fix: advice for a refused request.
+        fix: advice in errors, such as which settings to correct.
         headers: headers of the request.
         form: fields of a form, for a POST; empty: the request is a GET.
         secret_file: name of a field of the form, and path of the file whose content is the field's value.

@@ -38,9 +38,9 @@ from tiered_stream.timed_http import TimedTlsSocket, pool_classes, system_tls, t
 _MAX_DIGITS = 19  # of a Content-Length
 _SECONDS = re.compile("[0-9]{1,4}")  # of a Retry-After
 _REFUSED = (400, 401, 403)
-"""HTTP statuses for a signed URL that the service does not accept, or no longer accepts.
+"""HTTP statuses of responses to a signed URL that the service does not accept, or no longer accepts.
 
-S3 responds 400 to temporary credentials that have expired.
+S3 responds with 400 to temporary credentials that have expired.
 """
 _MAX_ADDRESSES = 4
 """Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
@@ -66,9 +66,10 @@ class AttemptTime(threading.local):
 
 
 def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, attempt_time: AttemptTime) -> urllib3.PoolManager:
-    """Open a pool of connections that lead only to `hosts`; urllib3 closes it when no reference to it is left.
+    """Open a pool of connections to addresses that `hosts` allows; urllib3 closes it when no reference to it is left.
 
-    Requests raise urllib3's errors, and SignedLocationError if an address is refused.
+    `attempt_time` is the clock that ends a response when the time of its attempt is over. Requests raise urllib3's
+    errors, and SignedLocationError if an address is refused.
     """
     context = system_tls()
     time_left = {"time_left": staticmethod(attempt_time.left)}
@@ -135,6 +136,9 @@ class SignedRequests:
 
         Raises:
             AttemptError: the service refuses the URL (`_REFUSED`).
+            SignedLocationError: the URL is malformed, or leads to a host or an address that is not allowed.
+            StorageError: the object is missing, the service cannot be reached, or it does not support ranges.
+            CorruptDataError: the object ends before the range does.
         """
         place = parse_signed_url(url)
         self._hosts.check(place)
@@ -167,7 +171,11 @@ _requests: PerProcess[SignedRequests] = PerProcess()
 
 
 def signed_requests(options: StorageOptions) -> SignedRequests:
-    """Return the process's shared sender of requests to the hosts that these options allow for signed locations."""
+    """Return the process's shared sender of GETs for signed URLs, to the hosts that the options allow.
+
+    Raises:
+        ConfigurationError: `signed_hosts` raises it.
+    """
     hosts, timeouts = signed_hosts(options), RequestTimeouts.of(options)
     return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: SignedRequests(hosts, timeouts))
 
@@ -181,7 +189,8 @@ class PresignedFetcher(RemoteStorageFetcher):
         urls: signed URLs of logs, by segment id.
         renew: returns a newly signed URL of a segment, or None if the segment has no URL; raises BrokerError. It is
             called when a URL is refused, because the URL may have expired.
-        unsigned: fetcher for segments that have no URL, and for indexes.
+        requests: sender of the GETs.
+        unsigned: fetcher for segments that have no URL, and for indexes. None: they cannot be read.
     """
 
     def __init__(

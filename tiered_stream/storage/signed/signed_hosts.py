@@ -1,4 +1,4 @@
-"""Hosts that signed locations may lead to.
+"""Hosts to which signed URLs of segments (signed locations, KIP-1248) may lead.
 
 A gateway or broker names signed locations, and an executor that follows a signed location is inside the user's network.
 So a signed location must lead to a host of the configured storage, or to a host that the user lists. The host's name
@@ -53,7 +53,7 @@ _SPECIAL = tuple(
 
 
 class SignedUrl(NamedTuple):
-    """Parts of a signed location that are not secret; the query, which holds the credential, is left out."""
+    """Parts of a signed URL that are not secret; the query, which holds the credential, is left out."""
 
     scheme: str
     host: str
@@ -70,7 +70,7 @@ class SignedUrl(NamedTuple):
 
 
 def parse_signed_url(url: str) -> SignedUrl:
-    """Parse a signed location.
+    """Return the parts of the signed URL `url` without its credential.
 
     Raises:
         SignedLocationError: `url` is not a URL of http or https with host, path and query alone.
@@ -84,7 +84,7 @@ def parse_signed_url(url: str) -> SignedUrl:
 
 @dataclass(frozen=True, slots=True)
 class SignedHosts:
-    """Hosts that signed locations may lead to.
+    """Hosts to which signed URLs of segments may lead.
 
     Args:
         origins: allowed hosts as `scheme://host:port`; a host that starts with `*.` stands for all its subdomains.
@@ -99,7 +99,11 @@ class SignedHosts:
     google_bucket: str | None = None
 
     def check(self, url: SignedUrl) -> None:
-        """Check that the URL leads to an allowed host."""
+        """Check that the URL leads to an allowed host.
+
+        Raises:
+            SignedLocationError: the host is not allowed.
+        """
         is_listed = url.origin in self.origins or self._by_wildcard(url)
         if not (is_listed or self._is_aws(url) or self._is_google(url)):
             raise SignedLocationError(
@@ -156,7 +160,7 @@ class SignedHosts:
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """Return the hosts to which signed locations may lead: the user's list, and the host of the storage's endpoint.
+    """Return the hosts to which signed URLs may lead: the user's list, and the host of the storage's endpoint.
 
     For an S3 endpoint, its subdomain for the bucket is allowed too. For S3 and Google without an endpoint, the bucket's
     host names at AWS or Google are allowed. If the options name no storage, all hosts of AWS's, Google's and Azure's
