@@ -34,7 +34,7 @@ from tests.rigs.bench.rig import Rig, machine, running
 from tests.rigs.stack.build import ROOT
 
 REPORT = ROOT / "build" / "bench.json"
-LEAST_RUNS = 3
+RUNS = 2
 
 console = Console(highlight=False, width=200)
 
@@ -106,7 +106,7 @@ def commit() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", default="", help="workloads, by commas")
-    parser.add_argument("--runs", type=int, default=LEAST_RUNS, help="of each side at most; they take turns")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of each side at most; they take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the records")
     parser.add_argument("--unchecked", action="store_true", help="without the checks of Arrow's Java library")
     arguments = parser.parse_args()
