@@ -24,8 +24,6 @@ from tiered_stream.delta.commit.merge import MergedTable, MergeTransaction
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER
 from tiered_stream.errors import ConfigurationError, TableError
 
-pytestmark = pytest.mark.slow
-
 IMAGE = "STRUCT<id: BIGINT, name: STRING>"
 DEBEZIUM = {
     "ingest.value.format": "json",

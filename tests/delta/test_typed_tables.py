@@ -23,8 +23,6 @@ from tiered_stream import land
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.errors import ConfigurationError
 
-pytestmark = pytest.mark.slow
-
 JSON = {
     "ingest.value.format": "json",
     "ingest.value.schema": "id BIGINT, name STRING",

@@ -23,7 +23,7 @@ from tiered_stream.replays.replay_plan import ReplayPlan
 from tiered_stream.replays.run_replay import Replay, ReplayReport, plan_replay
 from tiered_stream.replays.table_and_folder_targets import DeltaTarget, replace_where
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = pytest.mark.stack
 
 FIRST_MS = 1_700_000_000_000
 """Of `LONG`, whose records are a millisecond apart."""
@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         UnknownTopicError,
         f"the partitions {LONG}-7 do not exist",
     ),
-    "two ways to say what": ({"options": {"subscribePattern": "x"}}, ConfigurationError, "2 are set"),
+    "two ways to say what": ({"options": {"subscribePattern": "x"}}, ConfigurationError, "subscribePattern are given"),
     "an unknown setting": ({"options": {"ingest.dayColum": "day"}}, ConfigurationError, "ingest.dayColumn"),
     "an archive that ends early": (
         {"to_time": "2024-01-01T00:00:00Z"},

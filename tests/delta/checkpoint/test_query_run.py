@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.archive import LONG, ODD, everything, land_in, landed, options
 from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import configured
 from tests.spark.connect_session import connect_session
 from tiered_stream import land
 from tiered_stream.delta.checkpoint import query_run
@@ -22,9 +23,10 @@ from tiered_stream.spark import stream_reader
 
 
 def test_the_direct_lanes_query_alone_does_without_generated_code(spark: SparkSession, tmp_path: Path) -> None:
-    assert codegen(start(spark, tmp_path, "direct")) == ("false", "NO_CODEGEN")
-    assert codegen(start(spark, tmp_path, "spark")) == ("true", "FALLBACK")
-    assert spark.conf.get("spark.sql.codegen.wholeStage") == "true"
+    with configured(spark, {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}):
+        assert codegen(start(spark, tmp_path, "direct")) == ("false", "NO_CODEGEN")
+        assert codegen(start(spark, tmp_path, "spark")) == ("true", "FALLBACK")
+        assert spark.conf.get("spark.sql.codegen.wholeStage") == "true"
 
 
 def start(spark: SparkSession, folder: Path, lane: str) -> StreamingQuery:

@@ -26,8 +26,6 @@ from tiered_stream.errors import ConfigurationError
 
 DAY = {"ingest.dayColumn": "day"}
 
-pytestmark = pytest.mark.slow
-
 
 VACUUM_AT_ONCE = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",

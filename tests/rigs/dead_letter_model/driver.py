@@ -162,8 +162,6 @@ def session_settings() -> dict[str, str]:
     return {
         **FEW_ROWS,
         **SHORT_LIVED,
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.python.daemon.module": "tiered_stream.worker_daemon",

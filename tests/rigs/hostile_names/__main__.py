@@ -16,11 +16,7 @@ from tests.rigs.hostile_names.drawing import draw
 from tests.rigs.hostile_names.execution import HostileNames
 from tests.rigs.stack.spark import FEW_ROWS, SHORT_LIVED, spark_session
 
-SETTINGS = {
-    "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    **FEW_ROWS, **SHORT_LIVED,
-}  # fmt: skip
-"""For a few rows, Spark takes longer to generate and compile code than to interpret the plan."""
+SETTINGS = {**FEW_ROWS, **SHORT_LIVED}
 
 
 def main() -> None:

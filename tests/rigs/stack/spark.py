@@ -40,11 +40,14 @@ SHORT_LIVED_JAVA = " ".join(SHORT_LIVED_JVM)
 _ARCHIVED = f' "-XX:SharedArchiveFile={SPARK_CLASSES}" -Xlog:cds*=off' if SPARK_CLASSES.exists() else ""
 SHORT_LIVED = {"spark.driver.extraJavaOptions": SHORT_LIVED_JAVA + _ARCHIVED}
 FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""For tests with tables of a few rows: Spark then takes a quarter less CPU. Jobs that are submitted do without it."""
+"""For tests with tables of a few rows: Spark then takes two fifths less CPU, because it takes longer to generate and
+compile code than to interpret a plan. Jobs that are submitted do without these settings."""
 UNCHECKED_ARROW = {
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 }

@@ -16,21 +16,14 @@ from pyspark.sql import SparkSession
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.histories import arguments, run_all
 from tests.rigs.stack.build import build_folder
-from tests.rigs.stack.spark import spark_session
+from tests.rigs.stack.spark import FEW_ROWS, spark_session
 from tests.rigs.upsert_model.execution import Execution
 from tests.rigs.upsert_model.history import draw_history
-
-PLANNED_SOON = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-"""For a MERGE of a few rows, Spark takes longer to plan, generate and compile than to interpret the plan."""
 
 
 @cache
 def _spark() -> SparkSession:
-    return spark_session("upsert model", ("delta",), PLANNED_SOON)
+    return spark_session("upsert model", ("delta",), FEW_ROWS)
 
 
 def main() -> None:
