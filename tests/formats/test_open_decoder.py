@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.delta import made_batches
 from tests.formats.registry.test_registry_protobuf import ONE
 from tests.formats.scripted_registry import ScriptedRegistry, framed
-from tiered_stream.delta.schema.row_plan import registered
+from tests.rigs.stack.rows import Record
+from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.registry.schema_registry import SchemaRegistry
-from tiered_stream.formats.rows.row_choices import Format
+from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.rows.row_choices import Evolution, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, schema_to_text
 
 ORDER = {"schema": ONE, "schemaType": "PROTOBUF"}
@@ -130,3 +134,22 @@ def test_a_schema_that_refers_to_others_is_pinned_with_them(registry: ScriptedRe
     registry.schemas[2] = referring
     registry.versions["users-value", "latest"] = {"id": 2, **referring}
     assert decoded(values_of(registry, Format.AVRO), "users-value", framed(2, b"\2")) == [{"e": "B"}]
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_column_of_times_is_never_widened_to_a_writers_double(registry: ScriptedRegistry, kind: str) -> None:
+    def born(kind: str) -> dict[str, object]:
+        record = {"type": "record", "name": "r", "fields": [{"name": "born", "type": kind}]}
+        return {"schema": json.dumps(record)}
+
+    registry.versions["t-value", "latest"] = registry.schemas[1] = born("int")
+    registry.schemas[2], registry.schemas[3] = born(kind), born("long")
+    how = replace(
+        values_of(registry, Format.AVRO), times=(("born", "days"),), evolution=Evolution.WIDEN,
+        on_error=OnDecodeError.DEAD_LETTER,
+    )  # fmt: skip
+    contents = {1: b"\4", 2: bytes(4 if kind == "float" else 8), 3: b"\6"}
+    values = [framed(at, content) for at, content in contents.items()]
+    found = RowDecoder(resolved(how, "t")).decode(made_batches.decoded([Record(None, value) for value in values]))
+    assert found.rows.column("born").to_pylist() == [date(1970, 1, 3), date(1970, 1, 4)]
+    assert found.dead is not None and found.dead.column("offset").to_pylist() == [1]

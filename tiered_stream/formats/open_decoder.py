@@ -132,12 +132,16 @@ def _with_fields(kind: pa.StructType, row: pa.DataType, envelope: Envelope) -> p
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
     """Return the type of values in which each row has the table's type, `part.kind`; None if `part.kind` is None.
 
-    Without Debezium's envelope, the result is `part.kind`. With the envelope, the result is a struct whose fields
-    `before` and `after` have the type `part.kind`, both at the top level and within a field `payload`.
+    Columns that become times are BIGINT, so that they never widen to DOUBLE, from which no time can be made. Without
+    Debezium's envelope, the result is the row's type. With the envelope, the result is a struct whose fields `before`
+    and `after` have the row's type, both at the top level and within a field `payload`.
     """
-    if part.kind is None or row_format.envelope is not Envelope.DEBEZIUM:
-        return part.kind
-    row = pa.struct([("before", part.kind), ("after", part.kind)])
+    kind, times = part.kind, dict(row_format.times)
+    if kind is not None and times:
+        kind = pa.struct([pa.field(field.name, pa.int64()) if field.name in times else field for field in kind])
+    if kind is None or row_format.envelope is not Envelope.DEBEZIUM:
+        return kind
+    row = pa.struct([("before", kind), ("after", kind)])
     return pa.struct([*row, ("payload", row)])
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.formats.columns.conform import conform, grown, joined
+from tiered_stream.formats.columns.conform import conform, grown, joined, list_of
 
 A, B = pa.field("a", pa.int32()), pa.field("b", pa.string())
 LISTS = pa.list_(pa.field("element", pa.struct([A])))
@@ -72,6 +72,12 @@ def test_a_type_grows_by_fields_alone() -> None:
     assert grown(pa.struct([A]), wide) == pa.struct([A, B])
     assert grown(LISTS, pa.list_(wide)) == pa.list_(pa.field("element", pa.struct([A, B])))
     assert grown(pa.struct([A]), pa.struct([pa.field("A", pa.string())])) == pa.struct([A])
+
+
+def test_only_the_first_of_new_fields_whose_names_differ_by_case_is_added() -> None:
+    new = pa.struct([("Foo", pa.int32()), ("A", pa.string()), ("foo", pa.string()), B, ("FOO", pa.string())])
+    assert grown(pa.struct([A]), new) == pa.struct([A, ("Foo", pa.int32()), B])
+    assert grown(LISTS, list_of(new)) == list_of(pa.struct([A, ("Foo", pa.int32()), B]))
 
 
 def test_a_type_grows_into_wider_ones_where_that_is_wanted() -> None:

@@ -37,7 +37,7 @@ def test_spark_reads_the_schema(spark: SparkSession) -> None:
     assert spark.createDataFrame([], fitting_schema(document, is_debezium=True)).columns == ["payload"]
 
 
-@pytest.mark.parametrize("document", [None, b"", b"no json", b"[1]", b"{}", b'{"payload":7}'[:-2]])
+@pytest.mark.parametrize("document", [None, b"", b"no json", b"[1]", b"{}", b'{"payload":7}'[:-2], b'{"\\ud800":1}'])
 def test_other_documents_have_no_schema(document: bytes | None) -> None:
     assert fitting_schema(document) == ""
 

@@ -73,7 +73,12 @@ def test_an_empty_string_says_nothing_of_a_type() -> None:
     assert infer_json([b'{"x":""}', b'{"x":1}']) == pa.struct([("x", pa.int64())])
 
 
-@pytest.mark.parametrize("values", [[], [None], [b"1"], [b"{}"], [b'{"x":{}}'], [b'{"":1}']])
+def test_a_field_whose_name_has_half_a_surrogate_pair_is_left_out() -> None:
+    document = b'{"x":{"a\\udc00":1,"\\ud83d\\ude00":2},"\\ud800":3,"\\udbff\\ue000":[{"y":4}]}'
+    assert infer_json([document, b'{"\\udfff":5}']) == pa.struct([("x", pa.struct([("😀", pa.int64())]))])
+
+
+@pytest.mark.parametrize("values", [[], [None], [b"1"], [b"{}"], [b'{"x":{}}'], [b'{"":1}'], [b'{"\\ud800":1}']])
 def test_a_sample_without_a_field_is_refused(values: list[bytes | None]) -> None:
     with pytest.raises(ConfigurationError, match="schema"):
         infer_json(values)

@@ -87,6 +87,16 @@ def test_a_column_grows_by_the_fields_that_writers_add(registry: ScriptedRegistr
     assert decode(decoder(registry, READER), two).column.to_pylist() == [{"a": 1, "b": "x"}]
 
 
+def test_only_the_first_of_new_fields_whose_names_differ_by_case_is_added(registry: ScriptedRegistry) -> None:
+    def schema(*names: str) -> dict[str, Any]:
+        return record(("n", {**record(*((name, "int") for name in names)), "name": "n"}))
+
+    register(registry, 1, schema("x", "foo", "X", "Foo"))
+    growing = decoder(registry, schema("x"), evolution=Evolution.ADD)
+    decoded = decode(growing, framed(1, b"\2\4\6\x08"))
+    assert decoded.reasons == {} and decoded.column.to_pylist() == [{"n": {"x": 1, "foo": 2}}]
+
+
 def test_fields_within_lists_and_maps_are_added_too(registry: ScriptedRegistry) -> None:
     def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
         inner = ["null", {**record(*fields), "name": "q"}]

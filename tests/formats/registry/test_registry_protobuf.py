@@ -38,6 +38,7 @@ def decoder(registry: ScriptedRegistry) -> RegistryProtobufDecoder:
     registry.versions["z", "1"] = schema_of(OTHER)
     registry.schemas[3] = schema_of("message {")
     registry.schemas[4] = {"schema": '"int"'}
+    registry.schemas[5] = schema_of(TWO, references=[{**IMPORTING["references"][0], "name": ""}])
     return RegistryProtobufDecoder(registry.settings, compiled_proto({"o.proto": ONE}), "p.Order", header=HEADER)
 
 
@@ -165,6 +166,7 @@ def test_a_file_that_is_listed_as_a_reference_comes_before_the_known_one() -> No
         (message(1, -1), "schema 1 has no message [-1]"),
         (message(3), "schema 3: a .proto file cannot be compiled"),
         (message(4), "schema 4 is of the format AVRO, not PROTOBUF"),
+        (message(5), "schema 5: ''"),
         (message(9), "the schema registry has no schema 9"),
         (message(1)[:5], "behind the schema's id the value does not say"),
         (message(1)[:5] + b"\x02", "behind the schema's id the value does not say"),

@@ -38,6 +38,19 @@ def test_a_number_beyond_a_timestamp_is_a_dead_letter() -> None:
     assert reasons == {0: "at: the number is no seconds since 1970 that a timestamp[us, tz=UTC] can hold"}
 
 
+@pytest.mark.parametrize("number", [b"19000.0", b"1.5", b"19e3"])
+@pytest.mark.parametrize("envelope", ["none", "debezium"])
+def test_a_number_with_a_fraction_is_no_time_also_if_columns_may_widen(number: bytes, envelope: str) -> None:
+    rows = [b'{"id": 1, "born": 19000}', b'{"id": 1, "born": %s}' % number, b'{"id": 2.5, "born": 3000000000}',
+            b'{"id": 2.5, "born": 1}']  # fmt: skip
+    is_debezium, columns = envelope == "debezium", "id INT, born INT"
+    values = [b'{"after": %s, "op": "c"}' % row if is_debezium else row for row in rows]
+    schema = f"after STRUCT<{columns}>, op STRING" if is_debezium else columns
+    found, reasons = with_times("born=days", *values, schema=schema, envelope=envelope, schemaEvolution="widen")
+    assert [(row["id"], row["born"]) for row in found] == [(1.0, date(2022, 1, 8)), (2.5, date(1970, 1, 2))]
+    assert list(reasons) == [1, 2]
+
+
 def test_names_of_debeziums_types_in_an_avro_schema_are_the_times_that_they_mean() -> None:
     def named(kind: str, name: str) -> dict[str, object]:
         return {"name": name, "type": {"type": kind, "connect.name": f"io.debezium.time.{name}"}}

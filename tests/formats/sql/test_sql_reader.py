@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.sql.sql_reader import parse_spark_schema
+from tiered_stream.formats.sql.sql_reader import SqlError, parse_spark_schema
 
 DDL = (
     "id BIGINT, name STRING, amount DECIMAL(12,2), at TIMESTAMP",
@@ -31,8 +31,12 @@ def test_each_schema_has_the_types_that_spark_gives_it(spark: SparkSession) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "id", "id BIGINT,", "id BIGINT name STRING", "a ARRAY<INT", "a MAP<INT>", "a ?", "<"]
-)
+    "text",
+    [
+        "", "id", "id BIGINT,", "id BIGINT name STRING", "a ARRAY<INT", "a MAP<INT>", "a ?", "<", "id INT COMMENT",
+        "id INT COMMENT key", "id INT COMMENT `key`", "id INT COMMENT 5", "a STRUCT<b: INT COMMENT>",
+    ],
+)  # fmt: skip
 def test_other_texts_are_no_schema(text: str) -> None:
     with pytest.raises(ValueError, match="is not expected|ends too soon"):
         parse_spark_schema(text)
@@ -42,6 +46,12 @@ def test_other_texts_are_no_schema(text: str) -> None:
 def test_types_that_need_spark_are_refused(kind: str) -> None:
     with pytest.raises(ConfigurationError):
         parse_spark_schema(f"a {kind}")
+
+
+@pytest.mark.parametrize("sizes", ["1" * 5000, "5," + "1" * 5000])
+def test_a_number_of_many_digits_is_no_size(sizes: str) -> None:
+    with pytest.raises(SqlError):
+        parse_spark_schema(f"a DECIMAL({sizes})")
 
 
 def test_deep_types_are_refused() -> None:

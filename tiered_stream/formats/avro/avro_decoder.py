@@ -45,7 +45,6 @@ Operations that are discarded later count, too, because a branch of a union may 
 """
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
-_NULL = avro.Primitive("null")
 _POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uint64)
 """Powers of ten from 1 to 10**38, each as its upper and lower 64 bits."""
 
@@ -181,7 +180,7 @@ class AvroProgram:
             end[kernels.A] = len(self.operations)
 
     def _reader_union(self, writer: avro.AvroType, reader: avro.Union, node: int, path: str) -> None:
-        if writer == _NULL and reader.is_nullable:
+        if writer == avro.NULL and reader.is_nullable:
             self.emit(kernels.NULL, node, path)
             return
         one = single_type(reader)

@@ -13,11 +13,10 @@ from typing import Any
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_text import schema_json
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
+from tiered_stream.formats.sql.sql_reader import MAX_PRECISION
 
 MAX_NODES, MAX_DEPTH = 10_000, 64
 """Limits of an Avro schema: number of types when each use of a named type counts, and levels of nesting."""
-MAX_DIGITS = 38
-"""Maximum precision of Spark's and Delta's DECIMAL."""
 MAX_SCALE = 1000
 """Maximum scale of a decimal that becomes a text or a DOUBLE."""
 
@@ -62,6 +61,9 @@ class Primitive:
 
     kind: str
     logical: str | Decimal | None = None
+
+
+NULL = Primitive("null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,12 @@ class Union:
 
     @property
     def is_nullable(self) -> bool:
-        return Primitive("null") in self.branches
+        return NULL in self.branches
 
     @property
     def values(self) -> tuple[AvroType, ...]:
         """Return the branches that are not the type null."""
-        return tuple(branch for branch in self.branches if branch != Primitive("null"))
+        return tuple(branch for branch in self.branches if branch != NULL)
 
 
 AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
@@ -342,18 +344,18 @@ class _Parser:
         if not 0 <= scale <= precision or precision == 0:
             return None
         # No fixed type of fewer than 17 bytes holds 39 digits. A larger power would only take time.
-        if size is not None and size < 17 and 10 ** min(precision, MAX_DIGITS + 1) > 256**size // 2:
+        if size is not None and size < 17 and 10 ** min(precision, MAX_PRECISION + 1) > 256**size // 2:
             return None
-        if precision <= MAX_DIGITS:
+        if precision <= MAX_PRECISION:
             return Decimal(precision, scale)
         if self._large is LargeDecimals.BINARY:
             return None
-        most = MAX_DIGITS if self._large is LargeDecimals.DECIMAL else MAX_SCALE
+        most = MAX_PRECISION if self._large is LargeDecimals.DECIMAL else MAX_SCALE
         if scale > most:
             raise LargeScaleError(
                 f"{where}: an Avro decimal with {scale} digits after the point; {self._large.name} has at most {most}"
             )
-        return Decimal(MAX_DIGITS if self._large is LargeDecimals.DECIMAL else precision, scale, self._large)
+        return Decimal(MAX_PRECISION if self._large is LargeDecimals.DECIMAL else precision, scale, self._large)
 
 
 def _no_type(schema: object, where: str) -> ConfigurationError:

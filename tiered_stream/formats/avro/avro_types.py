@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from tiered_stream.formats.avro import avro_schema as avro
-from tiered_stream.formats.columns.conform import widens
+from tiered_stream.formats.columns.conform import list_of, new_names, widens
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
 _SIMPLE = {
@@ -45,7 +45,7 @@ def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
         case avro.Enum():
             return pa.string()
         case avro.Array():
-            return pa.list_(pa.field("element", below(node.items)))
+            return list_of(below(node.items))
         case avro.Map():
             return pa.map_(pa.string(), below(node.items))
         case avro.Record():
@@ -71,7 +71,7 @@ def single_type(union: avro.Union) -> avro.AvroType | None:
     kinds = frozenset(branch.kind for branch in values if isinstance(branch, avro.Primitive))
     match len(values):
         case 0:
-            return avro.Primitive("null")
+            return avro.NULL
         case 1:
             return values[0]
         case 2 if kinds in _WIDER_IN_UNION:
@@ -79,7 +79,6 @@ def single_type(union: avro.Union) -> avro.AvroType | None:
     return None
 
 
-_NULL = avro.Primitive("null")
 _LONG, _DOUBLE = avro.Primitive("long"), avro.Primitive("double")
 _WIDER = {("int", "long"): _LONG, ("int", "float"): _DOUBLE, ("int", "double"): _DOUBLE, ("float", "double"): _DOUBLE}
 """Type that holds all values of both types exactly, by the pair (reader's type, writer's type)."""
@@ -147,7 +146,7 @@ def _wider_number(node: avro.AvroType, column: pa.DataType) -> avro.AvroType:
 
 def _in_union(union: avro.Union, inner: avro.AvroType) -> avro.Union:
     """Return the union of null and one other type `union`, with `inner` in place of the other type."""
-    return avro.Union(tuple(branch if branch == _NULL else inner for branch in union.branches))
+    return avro.Union(tuple(branch if branch == avro.NULL else inner for branch in union.branches))
 
 
 def _wider_record(reader: avro.Record, writer: avro.Record, *, types: bool) -> avro.Record:
@@ -157,14 +156,12 @@ def _wider_record(reader: avro.Record, writer: avro.Record, *, types: bool) -> a
         replace(field, type=widened(field.type, kinds[field.name], types=types)) if field.name in kinds else field
         for field in reader.fields
     ]
-    # The remaining fields are new. Delta's column names are not case-sensitive.
-    names = {field.name.lower() for field in known}
-    more = (field for field in fields.values() if field.name.lower() not in names)
-    new = [avro.Field(field.name, (), _nullable(field.type), None) for field in more]
+    more = new_names([field.name for field in known], fields)
+    new = [avro.Field(name, (), _nullable(fields[name].type), None) for name in more]
     return replace(reader, fields=(*known, *new))
 
 
 def _nullable(kind: avro.AvroType) -> avro.AvroType:
-    if kind == _NULL or (isinstance(kind, avro.Union) and kind.is_nullable):
+    if kind == avro.NULL or (isinstance(kind, avro.Union) and kind.is_nullable):
         return kind
-    return avro.Union((_NULL, *(kind.branches if isinstance(kind, avro.Union) else (kind,))))
+    return avro.Union((avro.NULL, *(kind.branches if isinstance(kind, avro.Union) else (kind,))))

@@ -6,7 +6,7 @@ table allows it, by wider types of numbers. Nothing else of a type changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -17,6 +17,11 @@ import pyarrow.compute as pc
 from tiered_stream.errors import UnsupportedDataError
 
 Offsets = np.ndarray[Any, Any]
+
+
+def list_of(kind: pa.DataType, nullable: bool = True) -> pa.ListType:
+    """Return the type of lists whose elements have the type `kind`. The element's name is Delta's and Spark's."""
+    return pa.list_(pa.field("element", kind, nullable))
 
 
 def list_items(column: pa.ListArray | pa.MapArray) -> tuple[Offsets, list[pa.Array]]:
@@ -136,24 +141,36 @@ def is_grown(schema: pa.Schema) -> bool:
     return _GROWN in (schema.metadata or {})
 
 
+def new_names(known: Iterable[str], shown: Iterable[str]) -> list[str]:
+    """Return the names in `shown` that are not in `known`, without regard to case, as Delta compares names.
+
+    If names in `shown` differ only by case, only the first of them is returned.
+    """
+    first: dict[str, str] = {}
+    for name in shown:
+        first.setdefault(name.lower(), name)
+    for name in known:
+        first.pop(name.lower(), None)
+    return list(first.values())
+
+
 def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
     """Return the type `planned` with new fields and wider types of numbers from the type `shown`, at all levels.
 
-    If `add` is True, each struct gets the fields that only `shown` has, after its own fields. If `widen` is True, a
-    number gets its type in `shown` if that type is wider. Fields are matched by name.
+    If `add` is True, each struct gets the fields that only `shown` has (`new_names`), after its own fields. If `widen`
+    is True, a number gets its type in `shown` if that type is wider. Fields are matched by name.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
-        names = {field.name.lower() for field in planned}
         fields = [
             pa.field(field.name, grown(field.type, shown.field(at).type, add=add, widen=widen))
             if (at := shown.get_field_index(field.name)) >= 0
             else field
             for field in planned
         ]
-        new = (pa.field(field.name, field.type) for field in shown if add and field.name.lower() not in names)
-        return pa.struct([*fields, *new])
+        new = new_names(planned.names, shown.names) if add else []
+        return pa.struct([*fields, *((name, shown.field(name).type) for name in new)])
     if pa.types.is_list(planned) and pa.types.is_list(shown):
-        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, add=add, widen=widen)))
+        return list_of(grown(planned.value_type, shown.value_type, add=add, widen=widen))
     if pa.types.is_map(planned) and pa.types.is_map(shown):
         return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, add=add, widen=widen))
     return shown if widen and widens(planned, shown) else planned

@@ -21,7 +21,7 @@ from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, UnsupportedDataError
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
-from tiered_stream.formats.columns.conform import joined
+from tiered_stream.formats.columns.conform import joined, list_of
 from tiered_stream.formats.columns.decoded import ByteSlices, Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.json import json_kernels as kernels
 from tiered_stream.formats.json.exact_json import ExactJson, seconds_east
@@ -150,7 +150,7 @@ def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
         return pa.struct([(field.name, needed_type(field.type, members.get(field.name))) for field in kind])
     if types.is_list(kind) and isinstance(value, list):
         items = (needed_type(kind.value_type, element) for element in value)
-        return pa.list_(pa.field("element", reduce(joined, items, kind.value_type)))
+        return list_of(reduce(joined, items, kind.value_type))
     if kind in _NARROW and type(value) is Real:
         return pa.float64()
     if kind in _NARROW and type(value) is Integer:

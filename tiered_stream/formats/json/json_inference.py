@@ -9,6 +9,7 @@ Fields are in the order of their names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -17,11 +18,13 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.formats.columns.conform import list_of
 from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json
-from tiered_stream.formats.sql.sql_reader import sql_columns
+from tiered_stream.formats.sql.sql_reader import MAX_PRECISION, sql_columns
 
 _LONG = pa.decimal128(20, 0)  # Spark: DecimalType.forType(LongType)
-_MAX_DIGITS = 38
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+"""Pattern of half a surrogate pair. No column can have a name with it, because it has no UTF-8."""
 
 
 def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
@@ -51,7 +54,7 @@ def _kind(value: Any) -> pa.DataType:
             digits = len(value.removeprefix("-"))
             if -(1 << 63) <= int(value) < 1 << 63:
                 return pa.int64()
-            return pa.decimal128(digits, 0) if digits <= _MAX_DIGITS else pa.float64()
+            return pa.decimal128(digits, 0) if digits <= MAX_PRECISION else pa.float64()
         case Real():
             return pa.float64()
         case str():
@@ -59,10 +62,11 @@ def _kind(value: Any) -> pa.DataType:
         case Fields():
             members: dict[str, list[pa.DataType]] = {}
             for name, member in value:
-                members.setdefault(name, []).append(_kind(member))
+                if not _HALF_PAIR.search(name):
+                    members.setdefault(name, []).append(_kind(member))
             return _struct_of({name: _common_of(kinds) for name, kinds in members.items()})
         case list():
-            return _list_of(_common_of([*map(_kind, value)]))
+            return list_of(_common_of([*map(_kind, value)]))
     return pa.null()
 
 
@@ -79,13 +83,9 @@ def _common_of(kinds: list[pa.DataType]) -> pa.DataType:
 
 
 def _struct_of(fields: dict[str, pa.DataType]) -> pa.StructType:
-    # Java compares strings by their UTF-16 units.
-    names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    """Return the struct type with these fields in Java's order of strings, which compares their UTF-16 units."""
+    names = sorted(fields, key=lambda name: name.encode("utf-16-be"))
     return pa.struct([(name, fields[name]) for name in names])
-
-
-def _list_of(kind: pa.DataType) -> pa.ListType:
-    return pa.list_(pa.field("element", kind))
 
 
 def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -100,7 +100,7 @@ def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
             fields[field.name] = _common(fields.get(field.name, pa.null()), field.type)
         return _struct_of(fields)
     if types.is_list(left) and types.is_list(right):
-        return _list_of(_common(left.value_type, right.value_type))
+        return list_of(_common(left.value_type, right.value_type))
     if _is_number(left) and _is_number(right):
         if types.is_float64(left) or types.is_float64(right):
             return pa.float64()
@@ -124,7 +124,7 @@ def _settled(kind: pa.DataType) -> pa.DataType | None:
         return pa.string()
     if types.is_list(kind):
         item = _settled(kind.value_type)
-        return None if item is None else _list_of(item)
+        return None if item is None else list_of(item)
     if types.is_struct(kind):
         settled = ((field.name, _settled(field.type)) for field in kind if field.name)
         fields = [(name, field_kind) for name, field_kind in settled if field_kind is not None]

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.conform import list_of
 from tiered_stream.formats.json.json_text import schema_json
 
 SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
@@ -178,7 +179,7 @@ def _kind_of_name(name: str, shape: Shape) -> pa.DataType:
     if name == "object" and shape.others is not None:
         return pa.map_(pa.string(), kind_of(shape.others))
     if name == "array" and not shape.is_tuple:
-        return pa.list_(pa.field("element", kind_of(shape.items or ANY)))
+        return list_of(kind_of(shape.items or ANY))
     if name == "string" and shape.text is not None:
         return shape.text
     return SIMPLE.get(name, pa.string())

@@ -130,7 +130,7 @@ def plain_json(value: Any) -> bytes:
 
     Bytes that are not UTF-8 become `{"base64": …}`.
     """
-    return orjson.dumps(plain(value), default=plain)
+    return orjson.dumps(value, default=plain)
 
 
 def plain(value: Any) -> Any:

@@ -26,6 +26,8 @@ from google.protobuf import descriptor_pb2
 from tiered_stream.errors import ConfigurationError
 
 _COMPILE_SECONDS = 60
+_MAX_PATH, _MAX_PART = 3000, 255
+"""Maximum number of bytes of a file's name, and of each part of the name. Linux allows 4096 bytes and 255 bytes."""
 _LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
 """Beginning of a log line in the compiler's error output, which is no error of a `.proto` file."""
 _CONFLUENT = (
@@ -41,22 +43,34 @@ def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
     file's serialized `FileDescriptorProto`.
 
     Raises:
-        ConfigurationError: a file cannot be compiled, a name is absolute or contains `..`, or the compiler is not
+        ConfigurationError: a file cannot be compiled, a name is not a plain relative path, or the compiler is not
             installed.
     """
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    for name in files:
+        if not _is_plain(name) or name in folders:
+            raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
         given = descriptor_pb2.FileDescriptorSet()
         for name, content in files.items():
-            # The compiler takes the name of a compiled file for an option if it begins with a hyphen.
-            is_option = isinstance(content, bytes) and name.startswith("-")
-            if is_option or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
             if isinstance(content, bytes):
                 given.file.add(name=name).MergeFromString(content)
                 given.file[-1].name = name
             else:
                 _write(Path(folder, name), content.encode())
         return _compiled(Path(folder), [name for name, text in files.items() if isinstance(text, str)], given)
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether `name` is a relative path that a file can have, and no argument of the compiler.
+
+    The compiler takes a name that begins with a hyphen for an option, and `@path` for a file with further arguments.
+    """
+    if not name.isprintable() or "\\" in name or name.startswith(("-", "@")):
+        return False
+    parts = name.split("/")
+    is_short = len(name.encode()) <= _MAX_PATH and all(len(part.encode()) <= _MAX_PART for part in parts)
+    return is_short and not {"", ".", ".."} & {*parts}
 
 
 def compiled_file(path: Path) -> bytes:

@@ -28,6 +28,7 @@ from google.protobuf.message import DecodeError, Message
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.column_kernels import key_hash_table
+from tiered_stream.formats.columns.conform import list_of
 from tiered_stream.formats.columns.decoded import ByteSlices, Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
 
@@ -119,7 +120,7 @@ def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int])
         value = _single_type(pair["value"], above, left)
         return None if value is None else pa.map_(_single_type(pair["key"], above, left), value)
     kind = _single_type(field, above, left)
-    return pa.list_(pa.field("element", kind)) if field.is_repeated and kind is not None else kind
+    return list_of(kind) if field.is_repeated and kind is not None else kind
 
 
 def _single_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:

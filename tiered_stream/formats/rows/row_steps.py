@@ -162,39 +162,53 @@ class UserTransform:
         self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = imported
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
-        """Return the schema of the batches that the user's function returns for batches of the schema `decoded`.
+        """Return the table's columns for batches that the user's function makes of batches of the schema `decoded`.
 
-        The function is called once, with an empty batch.
+        The function is called once, with an empty batch. `_table_type` returns the type of each column.
 
         Raises:
             ConfigurationError: the function fails on the empty batch, or does not return a batch.
         """
         try:
-            return self.call(pa.RecordBatch.from_pylist([], _without_metadata(decoded))).schema
+            return _table_schema(self.call(pa.RecordBatch.from_pylist([], _without_metadata(decoded))).schema)
         except TableError as error:
             raise ConfigurationError(f"{error} (given a batch without rows)") from error
 
     def apply(self, rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
         """Return the user's function's result for `rows`, with hidden columns for the offset and timestamp of each row.
 
+        The result has the columns `expected`, which `schema` returns. Values are converted to the types of `expected`.
         The function gets the rows without their hidden columns. If it returns as many rows as it gets, each row keeps
         its offset and timestamp. Otherwise the last row gets the offset and timestamp of the last record, and all other
         rows get the offset and timestamp of the first record. The hidden column `FIRST_OFFSET` is then the first
         record's offset in each row. If `rows` is empty, the function is not called.
 
         Raises:
-            TableError: the function failed, or its result does not have the columns `expected`.
+            TableError: the function failed, or its result does not have the columns `expected`. Or a conversion would
+                change a value.
         """
         schema = _without_metadata(kafka.table_columns(rows.schema))
         given = pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema)
         result = self.call(given) if rows.num_rows else pa.RecordBatch.from_pylist([], expected)
-        if not result.schema.equals(expected):
+        if not _table_schema(result.schema).equals(expected):
             raise TableError(
                 f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(expected)}"
             )
+        columns = map(self._converted, result.columns, expected)
         positions = self._positions(rows, result)
-        fields = [*result.schema, *(kafka.hidden(name, column.type) for name, column in positions.items())]
-        return pa.RecordBatch.from_arrays([*result.columns, *positions.values()], schema=pa.schema(fields))
+        hidden = [kafka.hidden(name, column.type) for name, column in positions.items()]
+        fields = pa.schema([*_without_metadata(expected), *hidden])
+        return pa.RecordBatch.from_arrays([*columns, *positions.values()], schema=fields)
+
+    def _converted(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """Return the column with the type of `field`; raise TableError if the conversion would change a value."""
+        try:
+            return column.cast(field.type)
+        except pa.ArrowException as error:
+            raise TableError(
+                f"{self._name} gave {field.name} as {column.type}, and its values do not fit {field.type}: {error}. "
+                f"Let the function return {field.type}"
+            ) from error
 
     def _positions(self, rows: pa.RecordBatch, result: pa.RecordBatch) -> dict[str, pa.Array]:
         columns = {name: kafka.kafka_column(rows, name) for name in (kafka.OFFSET, kafka.TIMESTAMP)}
@@ -219,6 +233,40 @@ class UserTransform:
         if not isinstance(result, pa.RecordBatch):
             raise TableError(f"{self._name} gave {type(result).__name__}, not a pyarrow.RecordBatch")
         return result
+
+
+_PLAIN_TYPES = {
+    pa.large_string(): pa.string(), pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(), pa.binary_view(): pa.binary(),
+}  # fmt: skip
+"""Types of texts and byte strings in tables, by Arrow's other types for them."""
+
+
+def _table_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table that takes batches of the schema, without metadata."""
+    return pa.schema([(field.name, _table_type(field.type)) for field in schema])
+
+
+def _table_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a table's column for values of the type `kind`.
+
+    Timestamps have microseconds, as in Delta, and instants have the zone UTC. Dictionaries become plain values. Lists,
+    texts and byte strings have one layout each. Other types stay.
+    """
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _table_type(kind.value_type)
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz and "UTC")
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_table_type(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(*(field.with_type(_table_type(field.type)) for field in (kind.key_field, kind.item_field)))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_table_type(kind.value_type)))
+    return _PLAIN_TYPES.get(kind, kind)
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:

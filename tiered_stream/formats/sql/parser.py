@@ -6,6 +6,7 @@ this grammar is refused before any row is written. The driver parses each text o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -268,6 +269,8 @@ class _Parser(SqlReader):
         if suffix in _INTEGERS and digits.isdecimal():
             return Tree(CAST, (Tree(INTEGER, text=sign + digits),), _INTEGERS[suffix])
         if suffix == "D" or (has_exponent and not suffix):
+            if math.isinf(float(digits)):
+                raise SqlError(f"{text!r:.40} is too large for DOUBLE")
             return Tree(DOUBLE, text=sign + digits)
         if (suffix not in ("", "BD")) or has_exponent:
             raise SqlError(f"{text!r:.40} is not expected")

@@ -17,12 +17,15 @@ import orjson
 import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.conform import list_of
 
 T = TypeVar("T")
 NULL, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32()
 INT, BIGINT, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 MAX_PRECISION = 38
+_MAX_NUMBER = 1000
+"""Maximum number of characters of a number. Python does not parse integers of more than 4,300 digits."""
 _TYPES = {
     "BOOLEAN": BOOLEAN, "TINYINT": pa.int8(), "BYTE": pa.int8(), "SMALLINT": pa.int16(), "SHORT": pa.int16(),
     "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT, "FLOAT": FLOAT, "REAL": FLOAT, "DOUBLE": DOUBLE,
@@ -110,9 +113,14 @@ class SqlReader:
         if not self.takes(word):
             raise self.unexpected()
 
-    def expect_end(self) -> None:
-        if self.now.kind != TokenKind.END:
+    def token(self, *kinds: TokenKind) -> Token:
+        """Consume the next token, whose kind must be one of `kinds`, and return it."""
+        if self.now.kind not in kinds:
             raise self.unexpected()
+        return self.next()
+
+    def expect_end(self) -> None:
+        self.token(TokenKind.END)
 
     def unexpected(self, fix: str = "") -> SqlError:
         return SqlError(
@@ -139,22 +147,18 @@ class SqlReader:
         return self.separated(self._column)
 
     def _column(self) -> pa.Field:
-        if self.now.kind not in (TokenKind.NAME, TokenKind.QUOTED, TokenKind.WORD):
-            raise self.unexpected()
-        name = unquoted(self.next())
+        name = unquoted(self.token(TokenKind.NAME, TokenKind.QUOTED, TokenKind.WORD))
         self.takes(":")
         kind, nullable = self.type(), True
         if self.takes("not"):
             self.expect("null")
             nullable = False
         if self.takes("comment"):
-            self.next()
+            self.token(TokenKind.TEXT)
         return pa.field(name, kind, nullable)
 
     def type(self) -> pa.DataType:
-        if self.now.kind != TokenKind.NAME:
-            raise self.unexpected()
-        name = self.next().text.upper()
+        name = self.token(TokenKind.NAME).text.upper()
         with self.within():
             if name == "STRUCT":
                 return pa.struct(self._fields())
@@ -187,7 +191,7 @@ class SqlReader:
             self.expect(",")
             kinds.append(self.type())
         self.expect(">")
-        return pa.map_(*kinds) if name == "MAP" else _list_of(kinds[0])
+        return pa.map_(*kinds) if name == "MAP" else list_of(kinds[0])
 
     def _decimal(self) -> pa.DataType:
         sizes = [10, 0]
@@ -215,6 +219,8 @@ def _tokens(text: str, has_comments: bool) -> list[Token]:
         if match is None or match.lastgroup is None:
             raise SqlError(f"{text[at:].lstrip()[:20]!r} is not expected")
         at = match.end()
+        if match.lastgroup == "number" and len(match["number"]) > _MAX_NUMBER:
+            raise SqlError(f"it has a number of more than {_MAX_NUMBER:,} characters")
         if match.lastgroup == "comment" and has_comments:
             continue
         if match.lastgroup == "comment":
@@ -267,15 +273,11 @@ def _of_json(kind: Any, level: int = 0) -> pa.DataType:
             ]
             return pa.struct([pa.field(*field) for field in fields])
         case "array":
-            return _list_of(_of_json(kind["elementType"], level + 1), kind["containsNull"])
+            return list_of(_of_json(kind["elementType"], level + 1), kind["containsNull"])
         case "map":
             key, value = _of_json(kind["keyType"], level + 1), _of_json(kind["valueType"], level + 1)
             return pa.map_(key, pa.field("value", value, kind["valueContainsNull"]))
     return parse_type(str(kind["type"]))
-
-
-def _list_of(kind: pa.DataType, nullable: bool = True) -> pa.DataType:
-    return pa.list_(pa.field("element", kind, nullable))
 
 
 def sql_name(kind: pa.DataType) -> str:

@@ -28,8 +28,11 @@ UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00", "UCT",
 
 _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP_TEXT = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?", re.ASCII
+    r"(\d{4}-\d{2}-\d{2})(?:[ T]((?:[01]\d|2[0-3]):\d{2}:\d{2})(\.\d{1,6})?)?"
+    r"(Z|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))?",
+    re.ASCII,
 )
+"""Text of a TIMESTAMP. As in Java, its offset from UTC is at most 18 hours, and its hour at most 23."""
 
 
 def _of_numbers(function: Callable[[_Numbers], _Numbers], kind: pa.DataType) -> Callable[[Values], Values]:
