@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from tests.delta.set_aside import SetAside, damage, of
 from tests.delta.test_typed_tables import Typed
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
+from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
-from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, redrive
-from tiered_stream.errors import TableError
+from tiered_stream.delta.redrive import dead_letter_marks
+from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
+from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, _Redrive, redrive
+from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.errors import SchemaRegistryError, TableError, TieredStreamError
+from tiered_stream.options.parsing import Subscription
 
 EVERYTHING = DeadLetterFilter()
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.dayColumn": "day"}
@@ -173,3 +182,112 @@ def test_a_table_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) 
     }
     with pytest.raises(TableError, match=f"{tmp_path}/no "):
         redrive(spark, settings, str(tmp_path / "table"), EVERYTHING)
+
+
+class Rounds(_Redrive):
+    """A redrive of one table, `t`, in which letters always decode. `rows` are appended by one `finish` each."""
+
+    def __init__(self, *rows: int, fails: TieredStreamError | None = None) -> None:
+        self.dry_run = False
+        self._finished, self._fails = iter(rows), fails
+        self._failed = {}
+
+    def attempt(self, chosen: DeadLetterFilter) -> RedriveReport:
+        return RedriveReport(self.dry_run, Counter({} if self._failed else {"t": 1}), {("orders", "garbage"): 1})
+
+    def mark(self, chosen: DeadLetterFilter) -> None:
+        pass
+
+    def finish(self) -> Counter[str]:
+        rows = next(self._finished, None)
+        if rows is None and self._fails:
+            self._failed["orders"] = self._fails
+        return +Counter({"t": rows or 0})
+
+
+def test_a_redrive_reports_its_rows_although_a_job_adds_letters_in_each_round() -> None:
+    assert Rounds(0, 2, 1, 1).run(EVERYTHING).appended == {"t": 4}
+
+
+def test_letters_that_another_redrive_gives_up_in_each_round_are_an_error() -> None:
+    with pytest.raises(TableError):
+        Rounds(1, 0, 0, 0).run(EVERYTHING)
+
+
+def test_an_error_of_a_topic_in_the_last_round_is_the_error_of_the_redrive() -> None:
+    rounds = Rounds(0, 0, 0, fails=SchemaRegistryError("refused"))
+    assert rounds.run(EVERYTHING).left == {("orders", "garbage"): 1}
+    with pytest.raises(SchemaRegistryError):
+        rounds.raise_first()
+
+
+class Letters(DeadLetterMarks):
+    """A table for dead letters that has these."""
+
+    def __init__(self, letters: DataFrame) -> None:
+        super().__init__(letters.sparkSession, TableAddress("/letters", None, "file:///letters"))
+        self._letters = letters
+
+    def dead_letters(self) -> DataFrame:
+        return self._letters
+
+
+class Routes(Routing):
+    """Routes of topics to the table `file:///t`, or to errors."""
+
+    errors: Mapping[str, TieredStreamError]
+
+    def __init__(self, errors: Mapping[str, TieredStreamError]) -> None:
+        super().__init__(TableSpec(""), (Route(".*", "/t", "file:///t"),))
+        object.__setattr__(self, "errors", errors)
+
+    def target(self, topic: str) -> TableSpec:
+        if topic in self.errors:
+            raise self.errors[topic]
+        return super().target(topic)
+
+
+def run_of(letters: DataFrame, **errors: TieredStreamError) -> _Redrive:
+    subscription = Subscription(pattern=".*")
+    return _Redrive(letters.sparkSession, Letters(letters), "id", Routes(errors), subscription, dry_run=False)
+
+
+def letters_of(spark: SparkSession, *marks: int | None) -> DataFrame:
+    """Letters of the topics `bad` and `good`, with these marks."""
+    letters = [(topic, "file:///t", None, None, mark) for topic, mark in zip(("bad", "good"), marks, strict=True)]
+    return spark.createDataFrame(letters, "topic STRING, target STRING, query STRING, batch BIGINT, redrive BIGINT")
+
+
+def test_a_topic_without_a_schema_keeps_no_letters_of_other_topics_back(spark: SparkSession) -> None:
+    marked, unmarked = letters_of(spark, 1, 2), letters_of(spark, None, None)
+    run = run_of(marked, bad=SchemaRegistryError("refused"))
+    assert run._job.marked(marked) == [(2, "good")]
+    assert run._job.unmarked(unmarked, EVERYTHING).topics == ["good"]
+    with pytest.raises(SchemaRegistryError):
+        run.raise_first()
+
+
+def test_letters_that_spark_cannot_read_are_an_error_of_their_table(spark: SparkSession) -> None:
+    gone = sql.expr("CAST(raise_error('gone') AS STRING)")
+    with pytest.raises(TableError, match="/letters.*gone"):
+        run_of(letters_of(spark, 1, 2).withColumn("topic", gone)).finish()
+    with pytest.raises(TableError, match="/letters.*gone"):
+        run_of(letters_of(spark, None, None).withColumn("topic", gone)).attempt(EVERYTHING)
+
+
+def test_an_error_of_spark_in_one_topic_keeps_no_other_topic_back(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {"bad": PySparkException("a task failed"), "good": 3}
+
+    def finish(letters: dead_letter_marks.MarkedDeadLetters, table: str) -> int:
+        end = ends[letters.outcome.args[1]]  # type: ignore[attr-defined]
+        if isinstance(end, PySparkException):
+            raise end
+        return end
+
+    monkeypatch.setattr(dead_letter_marks, "finish", finish)
+    run = run_of(letters_of(spark, 1, 2))
+    assert run.finish() == {"/t": 3}
+    with pytest.raises(TableError, match="a task failed"):
+        run.raise_first()

@@ -191,6 +191,12 @@ def test_settings_that_ask_for_nothing_are_no_hindrance() -> None:
         s3a({"fs.s3a.http.signer.enabled": "true"}).check_supported()
 
 
+def test_a_bucket_has_no_settings_of_a_bucket_whose_name_goes_on_after_a_dot() -> None:
+    given = {**KEYS, "fs.s3a.bucket.lake.eu.encryption.algorithm": "SSE-KMS", "fs.s3a.bucket.lake.eu.proxy.host": "p"}
+    s3a(given).check_supported()
+    assert {"encryption.algorithm", "proxy.host"} <= set(s3a(given, bucket="lake.eu").own_names())
+
+
 def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_them() -> None:
     given = {
         "fs.s3a.acl.default": "Private", "fs.s3a.bucket.lake.acl.default": "BucketOwnerFullControl",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import orjson
 import pytest
 
@@ -49,3 +51,17 @@ def test_flattened_rows_need_a_schema_that_says_which_are_deletes() -> None:
     settings |= {"ingest.value.format": "json", "ingest.value.schema": schema}
     with pytest.raises(ConfigurationError, match="__deleted"):
         plan_rows(table_spec(settings), include_headers=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("s.ddl", "`größe` BIGINT"),
+        ("s.json", '{"type": "object", "properties": {"größe": {"type": "integer"}}}'),
+    ],
+)
+def test_a_schema_file_may_begin_with_a_byte_order_mark(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(text.encode("utf-8-sig"))
+    settings = NONE | {"ingest.value.format": "json", "ingest.value.schema": str(file)}
+    assert plan_rows(table_spec(settings), include_headers=False).written.names == ["größe"]

@@ -92,6 +92,12 @@ def test_a_relative_path_is_for_local_folders_only() -> None:
         path_uri("lake/t", lambda: "hdfs://name:8020/")
 
 
+@pytest.mark.parametrize("path", ["file:lake/t", "file:", "hdfs:lake/t", "s3a:lake/t", "dbfs:lake/t"])
+def test_a_relative_path_with_a_scheme_is_refused(path: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(path)):
+        path_uri(path, local)
+
+
 def test_the_default_file_system_is_that_of_hadoops_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     assert path_uri("/lake/t") == "file:///lake/t"

@@ -81,6 +81,12 @@ def test_a_page_of_large_records_has_about_a_mebibyte() -> None:
     assert pq.read_table(io.BytesIO(file.getvalue())).column("value").to_pylist() == [NOISE[:10_000]] * 800
 
 
+def test_only_kafkas_topic_column_gets_the_topic() -> None:
+    batch = decoded([Record(), Record()]).append_column("state", pa.array(["new", "old"]).dictionary_encode())
+    rows = with_topic_dictionary(batch, ORDERS.topic, file_schema(batch.schema))
+    assert rows.select(["topic", "state"]).to_pydict() == {"topic": [ORDERS.topic] * 2, "state": ["new", "old"]}
+
+
 def test_numbers_that_may_be_nan_have_no_bounds_at_any_depth() -> None:
     """pyarrow's pass over NaN, which Spark and DuckDB have above all numbers."""
     rows = pa.RecordBatch.from_pylist(

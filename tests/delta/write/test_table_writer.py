@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +17,10 @@ from tests.rigs.stack.rows import Record
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import table_writer as write
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.data_folder import UploadThreads
+from tiered_stream.delta.write.data_folder import LocalFolder, UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TableError
+from tiered_stream.formats.rows.kafka_columns import marked
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 
@@ -61,6 +64,20 @@ def test_rows_of_another_schema_are_in_files_of_their_own(files: TableSpec, tmp_
     assert pq.read_schema(tmp_path / other.path).names == [*pq.read_schema(tmp_path / one.path).names, "new"]
     assert (one.offsets[ORDERS], other.offsets[ORDERS]) == ((0, 2), (3, 4))
     assert one.table == other.table == files.uri
+
+
+def test_a_column_that_is_called_topic_keeps_its_values_next_to_rows_with_kafkas_topic(
+    files: TableSpec, tmp_path: Path
+) -> None:
+    kafkas = plain(1)
+    fields = [marked(field, field.name) if field.name in ("offset", "timestamp") else field for field in kafkas.schema]
+    at = kafkas.schema.get_field_index("topic")
+    columns = [*kafkas.columns[:at], pa.array(["own"]), *kafkas.columns[at + 1 :]]
+    own = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    writer = TableWriter(files, 0, UploadThreads())
+    for batch in kafkas, own, kafkas:
+        writer.add(ORDERS, batch)
+    assert read(tmp_path, writer.finish()).column("topic").to_pylist() == [ORDERS.topic, "own", ORDERS.topic]
 
 
 def test_rows_of_each_day_go_to_its_folder(files: TableSpec, tmp_path: Path) -> None:
@@ -130,3 +147,40 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     writer.add(ORDERS, plain(1))
     with pytest.raises(TableError, match=r"file:///.*table "):
         writer.finish()
+
+
+def test_a_discarded_file_gets_no_footer_when_python_frees_its_writer(
+    files: TableSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: errors.append(str(found.exc_value)))
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1)
+    writer = TableWriter(files, 0, UploadThreads())
+    writer.add(ORDERS, plain(1))
+    assert writer.open_files == 1
+    writer.close()
+    del writer
+    gc.collect()
+    assert errors == []
+
+
+def test_a_file_that_could_not_be_finished_is_closed_with_its_writer(
+    files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[pa.NativeFile] = []
+
+    class Full(LocalFolder):
+        def open(self, path: str) -> pa.NativeFile:
+            opened.append(super().open(path))
+            return opened[-1]
+
+        def finish(self, path: str, file: pa.NativeFile) -> None:
+            raise OSError("no space left")
+
+    monkeypatch.setattr(write, "open_data_folder", lambda spec, threads: Full(tmp_path))
+    writer = TableWriter(files, 0, UploadThreads())
+    writer.add(ORDERS, plain(1))
+    with pytest.raises(TableError):
+        writer.finish()
+    writer.close()
+    assert [file.closed for file in opened] == [True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -21,8 +23,9 @@ from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import ROOT, spark_environment
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write import task_writer
+from tiered_stream.delta.write import table_writer, task_writer
 from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.data_folder import DataFolder
 from tiered_stream.delta.write.task_writer import TableRows, TargetRows, TaskTables, TaskWriter, write_splits
 from tiered_stream.errors import TableError
 from tiered_stream.locate.log_source import open_log_source
@@ -198,6 +201,38 @@ def test_a_table_that_cannot_be_written_is_reported_with_its_offsets_and_the_oth
     (held,) = written.held
     assert held.table == f"{folder.as_uri()}/{CODECS}" and f"/{CODECS} " in held.reason
     assert held.offsets == ends(CODECS)
+
+
+class FullDisk(DataFolder):
+    """Neither writes to its files nor their ends have room."""
+
+    class File(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(errno.ENOSPC, "no space left")
+
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.ENOSPC, "no space left")
+
+    def open(self, path: str) -> File:
+        return self.File()
+
+
+def test_a_table_whose_files_cannot_even_be_closed_is_reported_and_the_others_go_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, good = TableSpec("file:///full"), TableSpec(folder.as_uri())
+    opened = table_writer.open_data_folder
+    monkeypatch.setattr(
+        table_writer, "open_data_folder", lambda spec, threads: FullDisk() if spec is full else opened(spec, threads)
+    )
+    writer = TaskWriter(0, tables=TaskTables(park=True))
+    for table in full, good:
+        writer.add(ORDERS, TargetRows(table, plain(3)), (0, 2))
+    assert [file.table for file in writer.finish()] == [good.uri]
+    assert [(held.table, held.offsets) for held in writer.held] == [(full.uri, {ORDERS: (0, 2)})]
+    writer.close()
 
 
 def ends(topic: str) -> dict[TopicPartition, tuple[int, int]]:

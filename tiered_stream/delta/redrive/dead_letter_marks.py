@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -171,8 +172,12 @@ class DeadLetterMarks:
         Raises:
             TableError: the table cannot be read.
         """
-        with spark_errors(str(self._address), "read"):
+        with self.reading():
             return self._table().toDF()
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context manager that turns errors of Spark in its block into a TableError that names this table."""
+        return spark_errors(str(self._address), "read")
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
         """Set the column `redrive` of the dead letters that `ready` returns.

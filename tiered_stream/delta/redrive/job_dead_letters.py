@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,6 +94,11 @@ class JobDeadLetters:
     routing: Routing
     table: Callable[[TableSpec], RedrivenTable]
     """Function that returns the `RedrivenTable` for the specification of a table."""
+    keeping_error: Callable[[str], AbstractContextManager[None]]
+    """Function that returns a context manager for a topic, which keeps an error in its block until the redrive's end.
+
+    The topic's dead letters are then left out.
+    """
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
@@ -100,8 +106,12 @@ class JobDeadLetters:
         Each pair belongs to a redrive that has not finished. `dead_letters` come from `DeadLetterMarks.dead_letters`.
         """
         marked = dead_letters.where(sql.col("redrive").isNotNull())
-        rows = marked.select("topic", "target", "redrive").distinct().collect()
-        return sorted({(row["redrive"], row["topic"]) for row in rows if self._own_target(row["topic"], row["target"])})
+        own: set[tuple[int, str]] = set()
+        for row in marked.select("topic", "target", "redrive").distinct().collect():
+            with self.keeping_error(row["topic"]):
+                if self._own_target(row["topic"], row["target"]) is not None:
+                    own.add((row["redrive"], row["topic"]))
+        return sorted(own)
 
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
         """Select the job's dead letters that pass the filter `chosen` and that no redrive has marked.
@@ -116,19 +126,25 @@ class JobDeadLetters:
         groups: list[_Group] = []
         pends = False
         for row in counted.collect():
-            target = self._own_target(row["topic"], row["target"])
-            if target is not None:
-                finished = NEWEST if row["query"] is None else self.table(target).last_finished(row["query"])
-                pends = pends or (row["newest"] is not None and row["newest"] > finished)
-                groups.append(_Group(row["topic"], row["target"], row["query"], finished))
-            elif self.subscription.names(row["topic"]):
-                log.info(
-                    "%d letters of topic %s are for another table: %s", row["letters"], row["topic"], row["target"]
-                )
+            with self.keeping_error(row["topic"]):
+                target = self._own_target(row["topic"], row["target"])
+                if target is not None:
+                    finished = NEWEST if row["query"] is None else self.table(target).last_finished(row["query"])
+                    pends = pends or (row["newest"] is not None and row["newest"] > finished)
+                    groups.append(_Group(row["topic"], row["target"], row["query"], finished))
+                elif self.subscription.names(row["topic"]):
+                    log.info(
+                        "%d letters of topic %s are for another table: %s", row["letters"], row["topic"], row["target"]
+                    )
         return UnmarkedDeadLetters(dead_letters, tuple(groups), _pending(dead_letters, groups) if pends else {})
 
     def _own_target(self, topic: str, named: str) -> TableSpec | None:
-        """Return the table of the job that has the key `named` and gets the topic's rows; None if there is none."""
+        """Return the table of the job that has the key `named` and gets the topic's rows; None if there is none.
+
+        Raises:
+            ConfigurationError: as in `Routing.target`.
+            SchemaRegistryError: as in `Routing.target`.
+        """
         if not self.subscription.names(topic):
             return None
         try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -39,7 +40,7 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.write.latest_rows import STAGED, staged
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
 from tiered_stream.extras import check_installed
 from tiered_stream.formats.row_decoder import DecodedRows
 from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
@@ -56,7 +57,7 @@ __all__ = ["DeadLetterFilter", "RedriveReport", "redrive"]
 _ROUNDS = 3
 """Maximum number of times that one redrive marks dead letters, by writing a number into their column `redrive`.
 
-A redrive marks dead letters a second time only if another redrive has given up a number of this redrive.
+A redrive marks dead letters again if new ones have come, or if another redrive has given up a number of this redrive.
 """
 _TRIED = f"{dead_letter_marks.IDENTITY_COLUMNS}, reason STRING"
 
@@ -99,7 +100,10 @@ def redrive(
 
     Raises:
         ConfigurationError: a setting is wrong, a table does not fit, or the package pandas is missing.
-        TableError: a table cannot be reached, or refuses the rows. Dead letters for other tables are redriven first.
+        TableError: a table cannot be reached, or refuses the rows.
+        SchemaRegistryError: the schema registry does not return the schema of a topic.
+
+    If an error is of one topic, the dead letters of other topics are redriven first.
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
@@ -159,15 +163,18 @@ class _Redrive:
     dry_run: bool
 
     def __post_init__(self) -> None:
-        self._job = JobDeadLetters(self.subscription, self.routing, self.table)
+        self._job = JobDeadLetters(self.subscription, self.routing, self.table, self._keeping_error)
         self._rows: dict[str, RowFormat] = {}
-        self._failed: dict[str, ConfigurationError | TableError] = {}
+        self._failed: dict[str, TieredStreamError] = {}
         """First error of each topic whose dead letters cannot be redriven, by topic."""
 
     def run(self, chosen: DeadLetterFilter) -> RedriveReport:
         """Redrive the dead letters that pass the filter `chosen` and decode; in a dry run, only count them.
 
         Errors of single topics are kept for `raise_first`.
+
+        Raises:
+            TableError: dead letters decode, but in the last of `_ROUNDS` rounds their table got no row.
         """
         if self.dry_run:
             return self.attempt(chosen)
@@ -175,13 +182,27 @@ class _Redrive:
         for _ in range(_ROUNDS):
             tried = self.attempt(chosen)
             if not tried.appended:
-                return replace(tried, appended=appended)
+                break
             self.mark(chosen)
-            appended += self.finish()
-        raise TableError(
-            f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be appended: "
-            "another redrive is running with other settings. Run this one again when the other one has ended"
-        )
+            finished = self.finish()
+            appended += finished
+        else:
+            tried = self.attempt(chosen)
+            if tried.appended.keys() - finished.keys() and not self._failed:
+                raise TableError(
+                    f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be "
+                    "appended: another redrive is running with other settings. Run this one again when the other one "
+                    "has ended"
+                )
+        return replace(tried, appended=appended)
+
+    @contextmanager
+    def _keeping_error(self, topic: str) -> Iterator[None]:
+        """Keep the error of the topic that the `with` block raises for `raise_first`; a topic's first error stays."""
+        try:
+            yield
+        except TieredStreamError as error:
+            self._failed.setdefault(topic, error)
 
     def raise_first(self) -> None:
         """Log the kept errors of all topics, and raise the first one; without errors, do nothing."""
@@ -200,12 +221,12 @@ class _Redrive:
             Number of rows appended, by table name.
         """
         appended: Counter[str] = Counter()
-        for number, topic in self._job.marked(self.marks.dead_letters()):
+        with self.marks.reading():
+            marked = self._job.marked(self.marks.dead_letters())
+        for number, topic in marked:
             name = self.routing.target(topic).name
-            try:
+            with self._keeping_error(topic), spark_errors(name, "appended to"):
                 appended += Counter({name: dead_letter_marks.finish(self._marked(number, topic), name)})
-            except (ConfigurationError, TableError) as error:
-                self._failed.setdefault(topic, error)
         return appended
 
     def _marked(self, number: int, topic: str) -> dead_letter_marks.MarkedDeadLetters:
@@ -246,11 +267,13 @@ class _Redrive:
         In the result, `appended` has the number of dead letters that decode. Errors of single topics are kept for
         `raise_first`.
         """
-        unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-        row_formats = self._row_formats(unmarked)
         left, ready = Counter[tuple[str, str]](), Counter[str]()
-        tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
-        for row in tried.collect() if row_formats else ():
+        with self.marks.reading():
+            unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
+            row_formats = self._row_formats(unmarked)
+            tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
+            rows = tried.collect() if row_formats else []
+        for row in rows:
             if row["reason"] is None:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
@@ -265,10 +288,8 @@ class _Redrive:
         row_formats: dict[str, RowFormat] = {}
         for topic in unmarked.topics:
             if topic not in self._failed:
-                try:
+                with self._keeping_error(topic):
                     row_formats[topic] = self.row_format(topic)
-                except (ConfigurationError, TableError) as error:
-                    self._failed[topic] = error
         return row_formats
 
     def mark(self, chosen: DeadLetterFilter) -> None:

@@ -21,6 +21,7 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     SessionStore,
     check_same_store,
 )
+from tiered_stream.delta.requirements.writer_requirements import Kind, find_requirement
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.options.types import aes_256_key
@@ -77,6 +78,19 @@ _KEY_FIELDS = ("access_key_id", "secret_access_key", "session_token")
 """Fields of `TableStorage` for an access key, in the order of Hadoop's and AWS's settings."""
 
 
+def _begins_with_bucket(name: str) -> bool:
+    """Return whether the short name `name` is the rest of another bucket's name, and then the name of a known setting.
+
+    A bucket's name may have dots, so a setting of the bucket `lake.eu` begins as a setting of the bucket `lake`.
+    """
+    parts = name.split(".")
+    return not _is_known(name) and any(_is_known(".".join(parts[at:])) for at in range(1, len(parts)))
+
+
+def _is_known(name: str) -> bool:
+    return find_requirement(Kind.SESSION, S3A_PREFIX + name) is not None
+
+
 class S3aStore(SessionStore):
     """Bucket in S3. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets."""
 
@@ -96,8 +110,10 @@ class S3aStore(SessionStore):
 
     def own_names(self) -> Collection[str]:
         """Return the sorted names of the settings that apply to the bucket, without `bucket.NAME.`."""
-        names = (name.removeprefix(f"bucket.{self.bucket}.") for name in super().own_names())
-        return sorted({name for name in names if name == "bucket.probe" or not name.startswith("bucket.")})
+        prefix, names = f"bucket.{self.bucket}.", super().own_names()
+        own = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+        shared = {name for name in names if name == "bucket.probe" or not name.startswith("bucket.")}
+        return sorted(shared.union(name for name in own if not _begins_with_bucket(name)))
 
     def endpoint_url(self) -> str | None:
         """Return the URL of the bucket's endpoint; None: a public endpoint of AWS, because no other one is set.

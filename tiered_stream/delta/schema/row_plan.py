@@ -226,7 +226,8 @@ def record_columns(spec: TableSpec) -> dict[str, str]:
     """Return a dictionary from the names of Kafka's columns to the table's columns that hold them unchanged.
 
     A key or value of format `string` counts as unchanged. Columns that are decoded, that the table does not get or that
-    `ingest.select` changes are left out. The result has `headers` even if `includeHeaders` is off.
+    `ingest.select` changes are left out. `headers` is never left out because `includeHeaders` is off: this option is
+    no part of `spec`.
 
     Raises:
         ConfigurationError: `ingest.select` or `ingest.where` is malformed.
@@ -294,7 +295,7 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
     """
     try:
         if ending != "proto":
-            return path.read_bytes() if ending == "desc" else path.read_text()
+            return path.read_bytes() if ending == "desc" else path.read_text("utf-8-sig")
         path.open("rb").close()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"ingest.{name}.schema: the file {path} cannot be read: {error}") from error

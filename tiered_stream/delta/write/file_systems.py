@@ -120,14 +120,20 @@ def uri_of(path: str) -> str | None:
     In a path with another scheme, only `.` and `..` are resolved (`normal_path`).
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path, or the path is in an object store or in HDFS and has one of
-            the characters `?#%`.
+        ConfigurationError: `normal_path` refuses the path, or the path is relative and has a scheme. Or the path is in
+            an object store or in HDFS and has one of the characters `?#%`.
     """
     path = normal_path(path)
     parts = urlsplit(path)
+    if not parts.scheme:
+        return None
+    if (match := _ABSOLUTE.fullmatch(path)) is None:
+        raise ConfigurationError(
+            f"the path {_shown(path)} has a scheme, but is relative: write it whole, such as {parts.scheme}:/FOLDER"
+        )
     if parts.scheme == "file":
         # Hadoop takes a path's characters literally: %20 is not a blank, and # begins no fragment.
-        return Path(match[2] if (match := _ABSOLUTE.fullmatch(path)) else parts.path).as_uri()
+        return Path(match[2]).as_uri()
     if parts.scheme in ingest.BUCKET_SCHEMES:
         if odd := _ODD_LETTERS.search(path):
             why = f"libraries read {odd[0]} in it in different ways"
@@ -135,7 +141,7 @@ def uri_of(path: str) -> str | None:
         scheme, _, place = path.partition(":")  # Hadoop writes a path in its default file system as hdfs:/folder
         scheme = "s3" if parts.scheme in ingest.S3_SCHEMES else scheme
         return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
-    return path if parts.scheme else None
+    return path
 
 
 def path_uri(path: str, default_fs: Callable[[], str] = hadoop.default_file_system) -> str:

@@ -61,8 +61,8 @@ def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) 
     Hidden columns are not written to the table. All rows of the batch must be from `topic`. `schema` is the result of
     `file_schema` for the batch's schema.
     """
-    columns = batch.columns[: len(schema)]
-    for index in (number for number, field in enumerate(schema) if field.type == _TOPIC_TYPE):
+    columns, index = batch.columns[: len(schema)], find_column(batch.schema, TOPIC)
+    if index >= 0:
         columns[index] = pa.DictionaryArray.from_arrays(repeated_int32(0, batch.num_rows), repeated_text(topic, 1))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

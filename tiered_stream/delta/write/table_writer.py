@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -85,10 +85,10 @@ class TableWriter:
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         """Add rows of one partition: at least one row, in offset order.
 
-        If the rows have another schema than the rows before them, all open files are closed first. Raises TableError if
-        the table's folder cannot be written to.
+        If the rows have another schema than the rows before them, or Kafka's columns elsewhere, all open files are
+        closed first. Raises TableError if the table's folder cannot be written to.
         """
-        if self._schema != batch.schema:
+        if self._schema is None or not self._schema.equals(batch.schema, check_metadata=True):
             self.flush()
             self._schema = batch.schema
         self._waiting.add(partition, batch)
@@ -115,12 +115,13 @@ class TableWriter:
         return self._finished
 
     def close(self) -> None:
-        """Discard open files, which exist only if the task has failed, and free the writer's resources.
+        """Discard open files, which exist only if the task or the table has failed, and free the writer's resources.
 
         The upload threads keep running.
         """
         for file in self._open.values():
-            file.close()
+            with suppress(OSError):  # nobody needs the rest of the file
+                file.close()
         self._folder.close()
 
     def _write(self, days: list[DayRows]) -> None:
@@ -164,7 +165,8 @@ class TableWriter:
 
     def _finish(self, day: str | None) -> None:
         if day in self._open:
-            self._finished.append(self._open.pop(day).finish())
+            self._finished.append(self._open[day].finish())
+            del self._open[day]  # after an error, `close` discards the file
 
 
 class _OpenFile:
@@ -234,6 +236,9 @@ class _OpenFile:
         )
 
     def close(self) -> None:
+        """Discard the file, which stays without a footer."""
+        if self._parquet is not None:
+            self._parquet.is_open = False  # otherwise pyarrow writes the footer when it frees the writer
         self._sink.close()
 
 
