@@ -15,6 +15,7 @@ import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.listener import SILENCE, listener
+from tests.broker.responses import metadata_response
 from tests.broker.scripted import MetadataRequest, ScriptedClient, answering, metadata
 from tests.broker.secure import login_module
 from tests.dripping import dripping
@@ -111,6 +112,25 @@ def test_a_client_that_has_met_brokers_waits_for_them_as_long_as_before() -> Non
         assert client.metadata(["t"]).keys() == {"t"}
         meet_brokers(client)  # which sends nothing
     assert next(outage, None) is None
+
+
+def test_a_server_that_names_no_broker_is_asked_again_for_brokers() -> None:
+    """So responds a single KRaft broker that the controller has not admitted yet."""
+    responses = iter([metadata_response({}, {}), metadata()])
+    brokers = answering(lambda *_: object(), lambda: next(responses))
+    with ScriptedClient(brokers, {"retry.backoff.ms": "1", "default.api.timeout.ms": str(FAR)}) as client:
+        call = client.start(lambda: client.meet(Deadline(FAR), Deadline(FAR), advertised=True))
+        call.result(60)
+        assert client.has_met_brokers and len(client.asked(MetadataRequest)) == 2
+
+
+@pytest.mark.parametrize("advertised", [True, False])
+def test_servers_that_name_no_broker_are_unavailable_when_time_is_up(advertised: bool) -> None:
+    with ScriptedClient(lambda *_: metadata_response({}, {})) as client:
+        call = client.start(lambda: client.meet(Deadline(0), Deadline(0), advertised=advertised))
+        with pytest.raises(BrokerUnavailableError):
+            call.result(60)
+        assert not client.has_met_brokers
 
 
 def test_servers_that_say_nothing_do_not_delay_a_server_that_responds() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,6 +151,37 @@ def test_a_broker_that_does_not_answer_costs_its_partitions_when_patience_ends()
     with ScriptedClient(answering(lambda node, _: offsets(42) if node == 1 else None, lambda: led(1, 2))) as client:
         answers = each_latest(client, 300)
         assert answers.found == {PARTITION: 42} and "closed" in str(answers.faults[OTHER])
+
+
+def test_a_request_that_ends_with_an_error_is_not_reported_as_repeated_later() -> None:
+    codes = iter([NOT_LEADER, INVALID_REQUEST])
+    client = ScriptedClient(answering(lambda *_: offsets(-1, error_code=next(codes))))
+
+    with pytest.raises(BrokerError):
+        latest(client)
+    assert client.troubles == {}
+
+
+def test_a_request_that_ends_does_not_hide_that_another_is_being_repeated() -> None:
+    described, repeated, has_leader = itertools.count(), threading.Event(), threading.Event()
+
+    def found() -> Any:
+        if next(described):
+            repeated.set()
+        return led(1, 2 if has_leader.is_set() else -1)
+
+    brokers = answering(lambda node, _: offsets(42, partition=node - 1), found)
+    patient = {"default.api.timeout.ms": "3600000", "retry.backoff.max.ms": "1"}
+    with ThreadPoolExecutor(1) as threads, ScriptedClient(brokers, patient) as client:
+        reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
+        other = threads.submit(reader.latest, [OTHER])
+        repeated.wait()
+        assert reader.latest([PARTITION]) == {PARTITION: 42}
+        (trouble,) = client.troubles.values()
+        assert str(OTHER) in trouble
+        has_leader.set()
+        assert other.result() == {OTHER: 42}
+        assert client.troubles == {}
 
 
 def test_null_arrays_are_no_answer() -> None:

@@ -24,7 +24,14 @@ from tiered_stream.broker.wire.location_messages import (
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.locator import SegmentShare
-from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
+from tiered_stream.model import (
+    AbortedTransaction,
+    ByteRange,
+    LeaderEpoch,
+    OffsetRange,
+    SegmentLocation,
+    TopicPartition,
+)
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.flexible_versions import Reader
 
@@ -275,6 +282,28 @@ def test_the_parts_of_many_locations_take_one_question() -> None:
     for (location, _), of in zip(cuts, parts, strict=True):
         assert [each.segment for each in of] == [location.segment] * 5
         assert [each.offsets.start for each in of] == [5, 200, 400, 600, 800]
+
+
+def test_the_parts_of_many_locations_are_found_without_a_look_at_each_part_for_each_location(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+
+    class Counted(SegmentLocation):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += name == "offsets"
+            return super().__getattribute__(name)
+
+    made, _ = locator(lambda message: located(whole(0), end=100))
+    (whole_segment,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
+    described = whole_segment.segment
+    locations = [SegmentLocation(described, OffsetRange(at, at + 2), ByteRange(at, at + 2)) for at in range(0, 600, 2)]
+    parts = tuple(Counted(described, OffsetRange(at, at + 1), ByteRange(at, at + 1)) for at in range(600))
+    monkeypatch.setattr(made, "_request", lambda ranges, terms: {PARTITION: parts})
+    cut = made.cut_all([(location, 1) for location in locations])
+    assert [part for of_location in cut for part in of_location] == [*parts]
+    assert looks <= 20 * len(parts)
 
 
 def test_the_locations_of_one_partition_are_cut_in_one_question_where_they_are_neighbours() -> None:

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.settings_files import parse_assignments, read_settings, read_spark_properties
+from tiered_stream.options.settings_files import (
+    file_settings,
+    origin_of,
+    parse_assignments,
+    read_settings,
+    read_spark_properties,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +75,26 @@ def test_a_name_that_is_there_twice_is_refused_without_its_values(tmp_path: Path
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["startingoffsets", "STARTINGOFFSETS"])
+def test_a_name_that_is_there_twice_in_different_case_is_refused(tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other.properties"
+    other.write_text(f"{name}=latest\n")
+    with pytest.raises(ConfigurationError, match=f"{other} .*{name}"):
+        read_settings(written(tmp_path, "startingOffsets=earliest\n"), other)
+
+
+def test_topics_and_table_properties_whose_names_differ_by_case_are_different_settings(tmp_path: Path) -> None:
+    names = ("ingest.topic.A.table", "ingest.topic.a.table", "ingest.tableProperty.A", "ingest.tableProperty.a")
+    settings = dict.fromkeys(names, "/t")
+    assert read_settings(written(tmp_path, javaproperties.dumps(settings))) == settings
+
+
+def test_lines_are_counted_as_editors_count_them(tmp_path: Path) -> None:
+    file = written(tmp_path, "a=1\f2\r\n# \x85 \u2028\r\nb=\\\n 3\nc=4\n")
+    assert file_settings(file) == {"a": "1\f2", "b": "3", "c": "4"}
+    assert [origin_of(name) for name in "abc"] == [f"{file}, line {line}" for line in (1, 3, 5)]
+
+
 def test_a_malformed_escape_is_refused_without_showing_it(tmp_path: Path) -> None:
     path = written(tmp_path, "password=secret\\users\n")
     with pytest.raises(ConfigurationError, match=r"malformed .uxxxx escape") as refused:
@@ -76,7 +102,11 @@ def test_a_malformed_escape_is_refused_without_showing_it(tmp_path: Path) -> Non
     assert "secret" not in str(refused.value)
 
 
-@given(st.dictionaries(st.text(JAVA_TEXT, min_size=1), st.text(JAVA_TEXT), max_size=5))
+@given(
+    st.dictionaries(st.text(JAVA_TEXT, min_size=1), st.text(JAVA_TEXT), max_size=5).filter(
+        lambda settings: len({name.lower() for name in settings}) == len(settings)
+    )
+)
 def test_whatever_java_writes_comes_back(settings: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "job.properties")

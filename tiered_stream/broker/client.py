@@ -59,10 +59,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.has_met_brokers = False
         """True if a broker has responded to `meet` at its advertised address."""
-        self.trouble: str = ""
-        """Reason why a request about partitions is being repeated; empty: no request is being repeated.
+        self.troubles: dict[int, str] = {}
+        """Reasons why requests about partitions are being repeated, by `id` of the request.
 
-        Only the network thread sets it.
+        Only the network thread changes it.
         """
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
@@ -115,8 +115,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         """
         begin, call = time.monotonic(), self.start(work)
         if not concurrent.futures.wait([call], PATIENCE_S).done:
-            reasons = "; ".join(filter(None, (self.trouble, self.connections.unanswered(begin))))
-            if reasons:
+            troubles = dict.fromkeys(self.troubles.copy().values())  # threads may wait for the same partition
+            if reasons := "; ".join(filter(None, (*troubles, self.connections.unanswered(begin)))):
                 log.warning("still trying: %s", reasons)
         return call.result()
 
@@ -127,17 +127,27 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     # The coroutines below run on the network thread.
 
     async def meet(self, deadline: Deadline, soon: Deadline, *, advertised: bool) -> None:
-        """Wait until a bootstrap server has responded, and then, if `advertised`, a broker at its advertised address.
+        """Wait until a server has named brokers, and then, if `advertised`, a broker at its advertised address.
 
         Several addresses are asked at once, so that an address which does not respond costs no time.
 
         Raises:
-            BrokerUnavailableError: no broker responded before `deadline`; if every address is unknown or refuses
-                connections, no broker responded before `soon`.
+            BrokerUnavailableError: no server responded, or none named a broker, before `deadline`; if every address is
+                unknown or refuses connections, no server responded before `soon`.
             BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
+
+        async def named_brokers(node_id: Any) -> Any:
+            response = await self.request(node_id, metadata_request(()), deadline)
+            if not response.brokers:  # the controller has not let any broker in yet (KRaft: all are fenced)
+                raise BrokerUnavailableError("the Metadata response names no broker; the brokers may be starting")
+            return response
+
+        async def responds(node_id: Any) -> Any:
+            return await self.request(node_id, _api_versions_request(), deadline)
+
         try:
-            response = await self._ask_several(self.connections.nodes, lambda: metadata_request(()), deadline, soon)
+            response = await self._ask_several(self.connections.nodes, named_brokers, deadline, soon)
         except AbsentBrokerError as error:
             raise AbsentBrokerError(f"{error}. Correct kafka.bootstrap.servers, or start the brokers") from error
         self.connections.update_brokers(response)
@@ -145,7 +155,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         if not advertised:
             return
         try:
-            await self._ask_several(self.connections.brokers, _api_versions_request, deadline, soon)
+            await self._ask_several(self.connections.brokers, responds, deadline, soon)
         except AbsentBrokerError as error:
             raise BrokerUnavailableError(
                 f"{error}. Correct the brokers' advertised.listeners, or this machine's names and routes: all reading "
@@ -154,15 +164,19 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self.has_met_brokers = True
 
     async def _ask_several(
-        self, nodes: Callable[[], list[Any]], build: Callable[[], Any], deadline: Deadline, soon: Deadline
+        self,
+        nodes: Callable[[], list[Any]],
+        ask: Callable[[Any], Coroutine[Any, Any, Any]],
+        deadline: Deadline,
+        soon: Deadline,
     ) -> Any:
         """Send a request to several nodes at once, and return the first response.
 
         Each attempt chooses at most `_ASKED_AT_ONCE` nodes at random. Attempts are repeated until a node responds.
 
         Args:
-            nodes: returns the ids of the nodes to choose from.
-            build: returns a new request message for each node.
+            nodes: returns the ids of the nodes to choose from, at least one.
+            ask: sends the request to a node, and returns the response.
 
         Raises:
             BrokerUnavailableError: no node responded before `deadline`; if the last attempt found all its nodes absent
@@ -174,7 +188,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             known = nodes()
             asked = random.sample(known, min(len(known), _ASKED_AT_ONCE))
             try:
-                return await self.connections.first([partial(self.request, node, build(), deadline) for node in asked])
+                return await self.connections.first([partial(ask, node_id) for node_id in asked])
             except BrokerUnavailableError as error:
                 limit = soon if isinstance(error, AbsentBrokerError) else deadline
                 if not limit.remaining_ms:

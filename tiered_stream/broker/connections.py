@@ -115,7 +115,8 @@ class Connections:
     async def first(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> T:
         """Run the coroutines that `works` make, all concurrently, and return the result that comes first.
 
-        The other coroutines go on until their own ends, and their results and errors are dropped.
+        `works` must not be empty. The other coroutines go on until their own ends, and their results and errors are
+        dropped.
 
         Raises: if all coroutines fail, one of their errors. A permanent error comes first, then a
         BrokerUnavailableError that is no AbsentBrokerError, then an AbsentBrokerError.

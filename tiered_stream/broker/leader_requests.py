@@ -118,23 +118,26 @@ async def _ask_until(
     answer: PartialAnswer[TopicPartition, A] = PartialAnswer({}, {})
     reasons = dict.fromkeys(partitions, "")
     attempt = 0
-    while reasons:
-        attempted = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
-        if attempted.faults and not partial:
-            raise attempted.faults[min(attempted.faults)]
-        answer.found.update(attempted.results)
-        answer.faults.update(attempted.faults)
-        reasons = _joined(attempted.retry_reasons, reasons)
-        client.trouble = _first(request, reasons) if reasons else ""
-        if reasons:
-            await client.back_off(attempt, deadline)
-        late, give_up = not deadline.remaining_ms, attempt and not await_leaders
-        if late and reasons and not partial:
-            raise _unavailable(request, reasons, deadline)
-        for partition, reason in attempted.retry_reasons.items():
-            if late or (give_up and reason == _NO_LEADER):
-                answer.faults[partition] = _unavailable(request, {partition: reasons.pop(partition)}, deadline)
-        attempt += 1
+    try:
+        while reasons:
+            attempted = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
+            if attempted.faults and not partial:
+                raise attempted.faults[min(attempted.faults)]
+            answer.found.update(attempted.results)
+            answer.faults.update(attempted.faults)
+            reasons = _joined(attempted.retry_reasons, reasons)
+            if reasons:
+                client.troubles[id(request)] = _first(request, reasons)
+                await client.back_off(attempt, deadline)
+            late, give_up = not deadline.remaining_ms, attempt and not await_leaders
+            if late and reasons and not partial:
+                raise _unavailable(request, reasons, deadline)
+            for partition, reason in attempted.retry_reasons.items():
+                if late or (give_up and reason == _NO_LEADER):
+                    answer.faults[partition] = _unavailable(request, {partition: reasons.pop(partition)}, deadline)
+            attempt += 1
+    finally:
+        client.troubles.pop(id(request), None)
     return answer
 
 

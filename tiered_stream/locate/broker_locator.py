@@ -165,9 +165,10 @@ class BrokerLocator(Locator):
             for partition, numbers in runs.items()
         }
         for partition, located in self._request(ranges, terms).items():
+            starts = [part.offsets.start for part in located]
             for number in runs[partition]:
                 (location,) = parts[number]
-                own = [part for part in located if location.offsets.start <= part.offsets.start < location.offsets.end]
+                own = located[bisect_left(starts, location.offsets.start) : bisect_left(starts, location.offsets.end)]
                 if own and _is_cut_of(location, own):
                     parts[number] = own
 

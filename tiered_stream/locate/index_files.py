@@ -53,6 +53,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
+from tiered_stream.locate.segment_columns import Int64s
 from tiered_stream.model import AbortedTransaction, RemoteLogSegment
 from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -64,7 +65,6 @@ _TRANSACTION_ENTRY = np.dtype(
     [("version", ">i2"), ("producer_id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("last_stable", ">i8")]
 )
 
-Int64s = npt.NDArray[np.int64]
 _EPOCH_LINE = re.compile(r"(\d{1,10}) (\d{1,19})")
 _HEADER = struct.Struct(">hIi")  # version, crc, count
 _CRC_COVERS_FROM = 6

@@ -26,13 +26,13 @@ from cachetools import LRUCache
 from tiered_stream.errors import naming
 from tiered_stream.locate.index_files import (
     IndexCache,
-    Int64s,
     check_entries,
     parse_time_index,
     read_entries,
     without_trailing_zeros,
 )
 from tiered_stream.locate.locator import SegmentShare
+from tiered_stream.locate.segment_columns import Int64s
 from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher

@@ -26,7 +26,8 @@ from tiered_stream.model import RemoteLogSegment, SegmentLocation, TopicPartitio
 from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
-_MAX_OTHERS = 3
+_MAX_OTHERS = 4
+"""Maximum number of other segments that are requested after a refusal, to check the credentials."""
 _MAX_SAMPLES = 64
 """Approximate maximum number of locations in the sample that `StorageCheck.check` takes."""
 
@@ -41,8 +42,6 @@ Any other error means that the settings must change, unless the storage returns 
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-_MAX_OTHER_SEGMENTS = 4
-"""Maximum number of other segments whose index is requested after a refusal, to check the credentials."""
 _MAX_UNREACHABLE = 16
 """Number of failures to reach the storage after which the storage is not asked for any further segment.
 
@@ -273,9 +272,7 @@ class SegmentsLeftOut:
         return self._access_check.get(None, lambda: self._gives_another(refused))
 
     def _gives_another(self, refused: RemoteLogSegment) -> bool:
-        others = [segment for segment in self._newest() if segment.segment_id != refused.segment_id][
-            :_MAX_OTHER_SEGMENTS
-        ]
+        others = [segment for segment in self._newest() if segment.segment_id != refused.segment_id][:_MAX_OTHERS]
         if not others:
             return gives(partial(self._fetcher.fetch_log_segment, refused, 0, 1))
         return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)

@@ -86,7 +86,7 @@ class VisibleSegments(Sequence[VisibleSegment]):
         return self._made(-1)
 
     def column(self, name: str) -> Int64s:
-        """Return a field of each entry's segment, in the order of entries; `name` is from `segment_columns.SEGMENT`."""
+        """Return one field of the visible segments, in their order; `name` is a field of `segment_columns.SEGMENT`."""
         values: Int64s = self.segments.rows[name][self.rows]
         return values
 

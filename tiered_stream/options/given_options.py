@@ -22,6 +22,8 @@ OPTIONS = (*OPTIONS_WITHOUT_LIMITS, *remote_options.LIMIT_OPTIONS.values())
 """All options of the source."""
 
 
+_MAY_BE_LOGIN = re.compile(r"@|://.*\?", re.DOTALL)
+"""Pattern of values that may be URIs with a password or, in the query, a token."""
 _PLACEHOLDER = re.compile(r"\$\{(?P<provider>[A-Za-z0-9_.-]+):[^}]*\}")
 T = TypeVar("T")
 _OPTION = "option"
@@ -104,8 +106,8 @@ class GivenOptions:
         """Return the option's parsed value, or its default if it is not given.
 
         Raises:
-            ConfigurationError: the value is malformed. The message names the option, its value unless it is secret, and
-                the right form.
+            ConfigurationError: the value is malformed. The message names the option, its value unless that may hold a
+                secret, and the right form.
         """
         value = self._values.get(option.name.lower())
         if value is None:
@@ -115,7 +117,7 @@ class GivenOptions:
         except ConfigurationError:
             raise
         except ValueError as error:
-            secret = option.secret or isinstance(error, HiddenValueError)
+            secret = option.secret or isinstance(error, HiddenValueError) or _MAY_BE_LOGIN.search(value)
             shown = "the value" if secret else repr(value[:_SHOWN_CHARACTERS])
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 

@@ -62,8 +62,8 @@ COLUMNS = optional(
 )  # fmt: skip
 REQUEST_BYTES = option(
     "remote.fetch.request.bytes", types.byte_size(1 << 20, 64 << 20), "8m",
-    "Approximate bytes of one GET, 1m to 64m: twice as many from a fast storage, a half or a quarter if many GETs are "
-    "needed at once.",
+    "Approximate bytes of one GET, 1m to 64m: twice as many from a fast storage, half as many if memory cannot hold "
+    "the GETs that are needed at once.",
 )  # fmt: skip
 IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "32",
     "Maximum number of GETs in flight in one task. It sends as many as keep its decoder busy, and half as many after "

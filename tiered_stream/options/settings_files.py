@@ -26,6 +26,8 @@ _SPARK_OPTION = "--spark-conf"
 _SPARKS_OWN = "Spark's configuration"
 _ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
 _HADOOP = "spark.hadoop."
+_WITH_CASE = ("ingest.topic.", "ingest.tableproperty.")
+"""Beginnings, in lower case, of names in which case matters, because topics and Delta's properties distinguish it."""
 _MAX_SHOWN = 5
 _origins: dict[str, str] = {}
 """Place where each setting of this process was written, such as a file with a line, by the setting's name.
@@ -44,13 +46,16 @@ def read_settings(*paths: Path) -> dict[str, str]:
 
     Raises:
         ConfigurationError: a file cannot be read, is not UTF-8, has a malformed escape, or gives a name that it or an
-            earlier file has given.
+            earlier file has given, perhaps in another case.
     """
     settings: dict[str, str] = {}
+    known: set[str] = set()
     for path in paths:
         for name, value, _ in _read(path):
-            if name in settings:
+            compared = name if name.lower().startswith(_WITH_CASE) else name.lower()
+            if compared in known:
                 raise ConfigurationError(f"the settings file {path} gives {name} twice: keep one of them")
+            known.add(compared)
             settings[name] = value
     return settings
 
@@ -78,7 +83,7 @@ def _read(path: Path) -> list[tuple[str, str, int]]:
         raise ConfigurationError(
             rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
         ) from None
-    lines = accumulate((len(element.source.splitlines()) for element in elements), initial=1)
+    lines = accumulate((element.source.count("\n") for element in elements), initial=1)
     return [
         (element.key, element.value, line)
         for element, line in zip(elements, lines, strict=False)

@@ -384,8 +384,6 @@ def aes_256_key(value: str) -> str:
 def http_url(value: str) -> str:
     """Check an `http://` or `https://` URL, and return it without blanks around it and slashes at its end.
 
-    The URL may have a port and a path.
-
     Raises:
         ValueError: the text is not such a URL, or has no host. HiddenValueError if it has credentials.
     """
@@ -440,7 +438,10 @@ def _within(value: int, minimum: int, maximum: int) -> int:
 
 def _without_credentials(value: str) -> tuple[str, SplitResult]:
     uri = text(value).rstrip("/")
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # not shown, because the error's text may repeat credentials
+        raise ValueError("is not a URI: correct its host; an IPv6 address must be in brackets") from None
     names_container = parts.scheme in _AZURE and parts.password is None  # abfss://container@account.dfs.…
     if not names_container and (parts.username is not None or parts.password is not None):
         raise HiddenValueError("must not carry credentials: give them in the options for keys")

@@ -116,6 +116,27 @@ def test_a_source_that_hangs_does_not_end_all_logins(caplog: pytest.LogCaptureFi
     never.set()
 
 
+def test_a_renewal_that_ends_after_a_newer_one_does_not_replace_its_token() -> None:
+    source, begun, goes_on = Source(), threading.Event(), threading.Event()
+
+    def obtain() -> Token:
+        if begun.is_set():
+            return Token("newer", None)
+        begun.set()
+        goes_on.wait()
+        return Token("older", None)
+
+    tokens = LoginTokens("kafka.x", obtain, PLAIN, {})
+    tokens._clock = lambda: source.now
+    older = tokens.renewal()
+    begun.wait()
+    source.now += 121
+    tokens.renewal().result()
+    goes_on.set()
+    older.result()
+    assert tokens.token() == "newer"
+
+
 def test_a_token_of_which_nobody_knows_the_end_is_used_and_asked_for_anew() -> None:
     source = Source()
     source.life = None

@@ -23,6 +23,7 @@ from tests.locate.golden_locator import PLAIN, expected_timestamps
 from tests.locate.segments import segment_ends
 from tests.rigs.stack.rows import Record
 from tests.storage import golden_aiven
+from tests.tier.fetchers import IndexesOnly
 from tests.tier.layouts import archive_in
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.errors import (
@@ -183,6 +184,21 @@ def test_a_copy_without_all_of_its_objects_does_not_count(bucket: Path) -> None:
         last.with_suffix(suffix).unlink()
         with opened(isolation=UNCOMMITTED, bucket=bucket) as archive:
             assert archive.offsets.latest([TXN]) == {TXN: int(last.name[:20])}
+
+
+class WritesInPlace(FileStore):
+    writes_in_place = True
+
+
+def test_a_topic_is_listed_again_if_none_of_its_manifests_was_finished(tmp_path: Path) -> None:
+    write_topic(tmp_path, "t", [[Record(b"k", b"v")]])
+    (manifest,) = tmp_path.rglob("*.rsm-manifest")
+    finished = manifest.read_bytes()
+    manifest.write_bytes(b"")
+    with closing(archive_in(WritesInPlace(tmp_path), IndexesOnly())) as archive:
+        assert archive.describe(["t"])["t"].partitions == ()
+        manifest.write_bytes(finished)
+        assert archive.describe(["t"])["t"].partitions == (0,)
 
 
 def test_a_manifest_under_another_segments_key_is_refused(bucket: Path) -> None:

@@ -148,6 +148,16 @@ def test_a_segment_that_ends_elsewhere_is_not_taken_for_it(tier: ScriptedTier) -
     assert located(locator(tier, Keeper({10: segment_of(tier, 1)}))) == [0]
 
 
+def test_the_metadata_of_a_segment_that_is_gone_is_not_kept(tier: ScriptedTier) -> None:
+    first, second = segment_of(tier, 1), segment_of(tier, 2)
+    keeper = Keeper({10: first, 20: second})
+    with ThreadPoolExecutor(1) as executor:
+        compacted = CompactedSegments(keeper, executor, falls_back=False)
+        for alone in ([first, second], [second], [first, second]):
+            assert compacted.complete({PARTITION: alone}, {}) == {PARTITION: alone}
+    assert keeper.asked == [10, 20, 10]
+
+
 def test_an_update_alone_is_kept_for_the_next_query(
     tier: ScriptedTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

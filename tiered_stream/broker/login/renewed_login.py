@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
@@ -20,7 +21,10 @@ from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 120.0
-"""Seconds after which a renewal counts as hung. With default settings, sources of tokens give up earlier."""
+"""Seconds after which a renewal counts as hung. With default settings, sources of tokens give up earlier.
+
+With other settings, a source may need longer. A newer renewal then runs next to the older one.
+"""
 
 
 class Expiring(Protocol):
@@ -109,6 +113,8 @@ class RenewedLogin(Generic[T]):
         self._current: _Current[T] | None = None
         self._lock = threading.Lock()
         self._renewal: Future[None] | None = None
+        self._renewals = self._newest = 0
+        """Number of started renewals, and number of the newest renewal that has ended well."""
         self._patience, self._hung_at = _PATIENCE, 0.0
 
     def usable(self, host: str = "") -> bool:
@@ -151,18 +157,28 @@ class RenewedLogin(Generic[T]):
                 _log.warning("%s: nothing came in %d s; it is asked again", self.origin, self._patience)
                 self._patience *= 2
             self._hung_at = self._clock() + self._patience
-            self._renewal = in_thread(self._renew)
+            self._renewals += 1
+            self._renewal = in_thread(partial(self._renew, self._renewals))
             return self._renewal
 
-    def _renew(self) -> None:
+    def _renew(self, number: int) -> None:
+        """Request a new token or new credentials, and use them unless a renewal with a higher `number` has ended well.
+
+        If the request fails, and the last token is still valid, that token stays in use.
+        """
         try:
-            self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
+            renewed = self._as_current(self._obtain())
         except TieredStreamError as error:
-            current = self._current
-            if current is None or not self.usable():
-                raise
+            with self._lock:
+                current = self._current
+                if current is None or not self.usable():
+                    raise
+                self._current = replace(current, renew_at=self._clock() + self._refresh.min_period)
             _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)
-            self._current = _Current(current.value, self._clock() + self._refresh.min_period, current.ends_at)
+        else:
+            with self._lock:
+                if number > self._newest:
+                    self._newest, self._current, self._patience = number, renewed, _PATIENCE
 
     def _as_current(self, value: T) -> _Current[T]:
         now = self._clock()

@@ -19,13 +19,13 @@ from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.types import LONG_MAX
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
 _MAX_SHOWN_TOPICS = 10
-_INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # usually enough: the record is in the first index interval (4 KiB)
 
 
@@ -140,7 +140,7 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
     """
     segment, offsets = part.segment, part.offsets
     start = search_start(fetcher, part, timestamp)
-    late_enough = min(timestamp * 1000, _INT64_MAX)
+    late_enough = min(timestamp * 1000, LONG_MAX)
     decoder = RecordBatchDecoder(
         segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end, limits=limits
     )

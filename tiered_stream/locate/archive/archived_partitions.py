@@ -88,8 +88,8 @@ class _Topic:
 class Archive:
     """Topics in an archive, which is a bucket of tiered segments that is read without its Kafka cluster.
 
-    A topic's objects are listed when the topic is first asked for, and again by `refresh`. `close` does not close the
-    fetcher.
+    A topic's objects are listed when the topic is asked for and no segment of it is known, and again by `refresh`.
+    `close` does not close the fetcher.
 
     Args:
         listing: lists the copies of segments in the bucket.
@@ -238,8 +238,8 @@ class Archive:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _list_new(self, topics: Collection[str]) -> None:
-        """List the objects of the topics in `topics` that were not listed yet, all together."""
-        self.refresh([topic for topic in topics if topic not in self._topics])
+        """List the objects of the topics in `topics` of which no segment is known, all together."""
+        self.refresh([topic for topic in topics if topic not in self._topics or not self._topics[topic].segments])
 
     def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
         """Log a warning, once for each copy that has a manifest but lacks another object.

@@ -40,13 +40,16 @@ class CompactedSegments:
         self._fetcher = fetcher
         self._executor = executor
         self._falls_back = falls_back
-        self._completed: dict[tuple[UUID, int], RemoteLogSegment | None] = {}
+        self._completed: dict[TopicPartition, dict[UUID, tuple[int, RemoteLogSegment | None]]] = {}
+        """By partition and segment id, the start offset of the segment and the completed segment."""
         self._unknown: dict[TopicPartition, frozenset[UUID]] = {}
 
     def complete(
         self, alone: Mapping[TopicPartition, Sequence[RemoteLogSegment]], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
         """Return by partition the completed segments; segments whose metadata the storage does not have are left out.
+
+        Completed segments of these partitions that are not in `alone` any more are removed from the cache.
 
         Args:
             alone: segments of which only an update is known, by partition (`SegmentTable.lone_updates`).
@@ -55,6 +58,9 @@ class CompactedSegments:
         Raises:
             StorageError: the storage fails, and `falls_back` is false.
         """
+        for partition, of_partition in alone.items():
+            known, ids = self._completed.get(partition, {}), {copy.segment_id for copy in of_partition}
+            self._completed[partition] = {segment_id: known[segment_id] for segment_id in known.keys() & ids}
         copies = [segment for segments in alone.values() for segment in segments]
         unreachable = UnreachableCount()
         completed = self._executor.map(lambda copy: self._complete(copy, starts, unreachable), copies)
@@ -85,8 +91,8 @@ class CompactedSegments:
         start = starts.get(copy.topic_partition) if copy.base_offset < 0 else copy.base_offset
         if start is None or start > copy.end_offset:
             return None
-        key = copy.segment_id, start
-        if key not in self._completed:
+        known = self._completed[copy.topic_partition]
+        if copy.segment_id not in known or known[copy.segment_id][0] != start:
             if unreachable.is_full:
                 return None
             try:
@@ -101,8 +107,9 @@ class CompactedSegments:
                 if passing:
                     return None
                 segment = None
-            self._completed[key] = segment if segment and segment.end_offset == copy.end_offset else None
-        return self._completed[key]
+            completed = segment if segment and segment.end_offset == copy.end_offset else None
+            known[copy.segment_id] = start, completed
+        return known[copy.segment_id][1]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[RemoteLogSegment]) -> None:
         """Log a warning that brokers serve the segments `unknown`, unless the last call had the same segments."""

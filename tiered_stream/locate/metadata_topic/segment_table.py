@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 """Pair of a segment that may have objects in the storage, and the state of the segment's copy."""
 
-_STATES = tuple(RemoteLogSegmentState)
 _FINISHED, _GONE = RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-_UPDATE = len(_STATES)
+_UPDATE = len(RemoteLogSegmentState)
 """Number that is added to the `state` field of an update's row, because an update lacks some fields of a segment."""
 _ALONE = _UPDATE + _FINISHED
 _NEXT = np.array([
@@ -414,7 +413,7 @@ def _check(segments: Segments, partitions: int) -> None:
     whole = rows["state"] < _ALONE
     if (
         not ((rows["slot"] >= 0) & (rows["slot"] < partitions) & (rows["custom"] >= -1)).all()
-        or not (np.isin(rows["state"], (*_STATES[:_GONE], _ALONE)) & (rows["epochs"] >= whole)).all()
+        or not (np.isin(rows["state"], (*range(_GONE), _ALONE)) & (rows["epochs"] >= whole)).all()
         or not (((rows["high"] | rows["low"]) != 0) & (rows["end"] >= -1) & (rows["end"] < NO_OFFSET)).all()
         or not ((rows["base"] >= 0) & (rows["base"] <= rows["end"]) & (rows["size"] >= 0))[whole].all()
         or sizes.sum() != len(segments.data)

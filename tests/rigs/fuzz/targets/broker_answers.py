@@ -58,6 +58,7 @@ class OneAnswerClient(BrokerClient):
         self._answer = answer
         self._topics = {topic: (float("inf"), found) for topic, found in _KNOWN_METADATA.items()}
         self.read_replicas = {}
+        self.troubles = {}
         self.connections = cast(Connections, self)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
