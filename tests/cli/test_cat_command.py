@@ -28,3 +28,9 @@ def test_json_has_a_line_for_each_record_up_to_the_count() -> None:
     found = [orjson.loads(line) for line in ended.stdout_bytes.splitlines()]
     wanted = [(partition.topic, partition.partition, row.offset) for partition, row in expected()[:5]]
     assert [(record["topic"], record["partition"], record["offset"]) for record in found] == wanted
+
+
+def test_a_settings_file_may_choose_columns_in_any_case() -> None:
+    ended = run("cat", archive_options(PLAIN, {"Columns": "offset"}), "--json", "--count", "1")
+    assert ended.exit_code == 0, ended.output
+    assert {"topic", "value", "timestamp"} <= orjson.loads(ended.stdout_bytes).keys()

@@ -15,6 +15,8 @@ from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic
 from tiered_stream.cli import app
+from tiered_stream.ingest import ingest_run
+from tiered_stream.ingest.ingest_run import Outcome
 
 
 @pytest.mark.starts_spark
@@ -54,6 +56,35 @@ def test_a_broker_that_is_down_ends_it_in_one_line_before_spark_starts(
     (line,) = ended.output.splitlines()
     assert ended.exit_code == 1
     assert f"bootstrap server {servers}: " in line and "connection refused" in line
+
+
+def no_run(*_: object) -> Outcome:
+    raise AssertionError("the job was started")
+
+
+@pytest.mark.parametrize("file", ["missing/metrics.json", "."])
+def test_a_metrics_file_that_cannot_be_written_is_refused_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setattr(ingest_run, "run", no_run)
+    ended = CliRunner().invoke(app, ["ingest", "--metrics-file", str(tmp_path / file)])
+    assert ended.exit_code == 2, ended.exception
+    assert "--metrics-file" in ended.output
+
+
+def test_a_metrics_file_that_cannot_be_written_in_the_end_is_an_error_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def run(*_: object) -> Outcome:
+        folder.rmdir()
+        return Outcome()
+
+    monkeypatch.setattr(ingest_run, "run", run)
+    ended = CliRunner().invoke(app, ["ingest", "--metrics-file", str(folder / "metrics.json")])
+    assert (ended.exit_code, type(ended.exception)) == (1, SystemExit)
 
 
 @pytest.mark.stack

@@ -186,6 +186,30 @@ def test_a_dry_run_leaves_to_the_job_what_its_query_has_not_landed(
     assert offsets(dry_run("--json", *words)) == 1000
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--into", "parquet:{}/folder", "--lane", "direct"],
+        ["--into", "kafka:copy", "--lane", "spark"],
+        ["--into", "{}/table", "--tasks", "5", "--max-bytes-per-second", "4"],
+    ],
+)
+def test_a_dry_run_refuses_arguments_that_the_run_refuses(
+    words: list[str], tmp_path: Path, dry_run: Callable[..., Result]
+) -> None:
+    given = [word.format(tmp_path) for word in words]
+    assert dry_run("--json", *given, "--settings", settings_file(tmp_path)).exit_code == 2
+
+
+def test_a_dry_run_names_a_plan_that_is_damaged(tmp_path: Path, dry_run: Callable[..., Result]) -> None:
+    plan = tmp_path / "table" / "_checkpoints" / "replay-all" / "replay.json"
+    plan.parent.mkdir(parents=True)
+    plan.write_text("{}")
+    ended = dry_run(*arguments(tmp_path), "--settings", settings_file(tmp_path))
+    assert ended.exit_code == 1
+    assert str(plan) in ended.output.replace("\n", "")
+
+
 @pytest.mark.stack
 @pytest.mark.parametrize("own", ["s3a://lake/checkpoints", "{}/checkpoints"])
 def test_a_dry_run_reads_checkpoints_as_sparks_settings_say(

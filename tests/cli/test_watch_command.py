@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 from typer.testing import CliRunner
 
 from tiered_stream.cli import app
@@ -15,7 +15,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.prometheus_endpoint import Monitor
-from tiered_stream.observe.prometheus_metrics import QueryMetrics
+from tiered_stream.observe.prometheus_metrics import DEAD_LETTERS, PREFIX, QueryMetrics
 from tiered_stream.observe.read_metrics import ReadMetrics
 
 
@@ -105,3 +105,13 @@ def test_another_server_is_no_driver() -> None:
 def test_what_is_no_address_is_refused(address: str) -> None:
     code, shown = watch(address, "--once")
     assert code == 2 and "not a host:port" in shown
+
+
+def test_dead_letters_of_a_table_that_is_not_named_are_counted_too() -> None:
+    registry = CollectorRegistry()
+    Counter(f"{PREFIX}{DEAD_LETTERS}", "", ["query"], registry=registry).labels("orders").inc(3)
+    monitor = Monitor("127.0.0.1", 0, registry, str)
+    code, shown = watch(f"127.0.0.1:{monitor.port}", "--once", "--json")
+    monitor.close()
+    assert code == 0, shown
+    assert json.loads(shown)["dead_letters"] == 3

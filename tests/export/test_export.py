@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import csv
+import fcntl
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import UUID
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from tests.tier.topics import topic_options, write_topic
 from tiered_stream import scan
 from tiered_stream.broker.cluster_metadata import read_topics
 from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, source_options
-from tiered_stream.errors import BrokerError
+from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.export import file_formats
 from tiered_stream.export.export_plan import plan_export
 from tiered_stream.export.target_files import MANIFEST, ExportFolder, new_file
@@ -153,6 +154,41 @@ def test_a_folder_of_another_export_is_refused_unless_it_is_overwritten(tmp_path
     assert sorted(offsets) == sorted(row.offset for _, row in expected() if row.offset >= 10)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [(("--where", "ofset=3"), {}), ((), {"failOnDataLoss": "yes"}), ((), {"subscribe": "absent"})],
+)
+def test_an_overwrite_that_is_refused_keeps_the_earlier_export(
+    tmp_path: Path, arguments: tuple[str, ...], given: dict[str, str]
+) -> None:
+    folder = tmp_path / "all"
+    exported(folder)
+    before = {file.name: file.stat().st_ino for file in folder.iterdir()}
+    exported(folder, *arguments, "--overwrite", given=given, code=2)
+    assert {file.name: file.stat().st_ino for file in folder.iterdir()} == before
+
+
+def test_an_overwrite_that_was_killed_is_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    exported(folder)
+    (folder / "mine.txt").write_text("mine")
+    manifest = ExportFolder(folder).manifest()
+    assert manifest is not None
+    ExportFolder(folder).clear(manifest)
+    exported(folder)
+    assert sum(len(rows_of(file)) for file in folder.glob("*.parquet")) == len(expected())
+    assert (folder / "mine.txt").exists()
+
+
+def test_a_folder_in_which_an_export_was_killed_at_its_start_is_a_new_one(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    folder.mkdir()
+    (folder / f".{MANIFEST}.part").write_text("half")
+    (folder / ".orders-0.parquet.part").write_text("half")
+    exported(folder)
+    assert sum(len(rows_of(file)) for file in folder.glob("*.parquet")) == len(expected())
+
+
 def test_a_file_that_exists_and_a_folder_of_others_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "all.parquet"
     file.write_text("mine")
@@ -224,6 +260,27 @@ def test_two_exports_do_not_write_one_file(tmp_path: Path) -> None:
         file.write(b"first")
         assert "another export writes" in exported(tmp_path / "all.parquet", code=2)
     assert (tmp_path / "all.parquet").read_bytes() == b"first"
+
+
+def test_a_file_that_another_export_completes_before_the_lock_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock = tmp_path / "all.parquet", fcntl.flock
+    first = new_file(path)
+    first.__enter__().write(b"first")
+
+    def complete_first(file: BinaryIO, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        first.__exit__(None, None, None)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", complete_first)
+    with pytest.raises(ConfigurationError), new_file(path) as second:
+        second.write(b"second")
+    assert path.read_bytes() == b"first"
+    with new_file(path) as third:
+        third.write(b"third")
+    assert path.read_bytes() == b"third"
 
 
 OUTSIDE = ("../outside/x", "..", "/outside/x", "a/b", "a\nb", "\x1b[2J", "")

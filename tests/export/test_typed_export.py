@@ -16,7 +16,9 @@ from tests.rigs.stack.rows import Record
 from tests.test_without_extras import COMMAND, EXTRAS, given
 from tests.tier.topics import topic_options, write_topic
 from tests.without_packages import run_without
+from tiered_stream.export.file_formats import FileFormat
 from tiered_stream.export.row_texts import csv_columns, json_lines
+from tiered_stream.export.run_export import ExportArguments, export
 
 TEXTS = {"ingest.value.format": "string", "ingest.kafkaColumns": "offset as kafka_offset, timestamp"}
 
@@ -60,6 +62,27 @@ def test_records_that_do_not_decode_are_reported(tmp_path: Path, on_error: str, 
         lines = [json.loads(line) for line in file.read_bytes().splitlines()]
         assert len(lines) == 1200
         assert {line["id"] for line in lines} == {None}
+
+
+def test_each_run_of_an_export_counts_the_records_that_were_left_out(tmp_path: Path) -> None:
+    bucket = tmp_path / "bucket"
+    write_topic(bucket, "undecodable", [[Record(None, b"x")] * 3, [Record(None, b"x")] * 4])
+    given = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.onDecodeError": "deadLetter"}
+    settings = topic_options(bucket, "undecodable", {**given, "ingest.deadLetterTable": "elsewhere"})
+    arguments = ExportArguments(
+        settings=settings, into=tmp_path / "rows", is_folder=True, file_format=FileFormat.of("jsonl"), threads=1
+    )
+
+    def stop_after_a_file(line: str) -> None:
+        if line.endswith(".jsonl: 0 records"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(arguments, stop_after_a_file)
+    runs = [export(arguments, lambda line: None) for _ in range(2)]
+    assert [(run.undecodable, run.finished_before) for run in runs] == [(7, False), (7, True)]
+    ended = run("export", settings, "--into", f"{tmp_path}/rows", "--format", "jsonl")
+    assert ended.exit_code == 3, ended.output
 
 
 def test_topics_with_different_columns_need_a_folder(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import tiered_stream.cli.command_line as cli
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
 from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS
+from tiered_stream.options.settings_files import without
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +37,8 @@ def cat(
     printed.
     """
     format_record = as_json if json else by_template(format)
-    options = settings.source_options()
-    options.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
+    # All columns are read, because the template chooses what is printed.
+    options = without(settings.source_options(), [COLUMNS.name])
     # Imported late, because other commands need neither numba nor pyarrow.
     from tiered_stream.read import scanner
 

@@ -76,15 +76,17 @@ def _described(report: ExportReport) -> str:
     from tiered_stream.observe.read_metrics import describe
 
     if report.finished_before:
-        return "The export has finished before, and nothing was done. --overwrite starts it again"
-    rate = report.records / report.seconds if report.seconds else 0.0
-    files = f"{len(report.files):,} files" if len(report.files) != 1 else "1 file"
-    text = (
-        f"{report.records:,} records in {files} of {report.size / (1 << 20):,.1f} MiB, "
-        f"{rate:,.0f} records/s, {describe(report.metrics)}"
-    )
+        text = "The export has finished before, and nothing was done. --overwrite starts it again"
+    else:
+        rate = report.records / report.seconds if report.seconds else 0.0
+        files = f"{len(report.files):,} files" if len(report.files) != 1 else "1 file"
+        text = (
+            f"{report.records:,} records in {files} of {report.size / (1 << 20):,.1f} MiB, "
+            f"{rate:,.0f} records/s, {describe(report.metrics)}"
+        )
     if report.undecodable:
-        text += f"\n{report.undecodable:,} records do not decode and were left out: {report.first_reason}, …"
+        reason = f": {report.first_reason}, …" if report.first_reason else ""
+        text += f"\n{report.undecodable:,} records do not decode and were left out{reason}"
     return text
 
 

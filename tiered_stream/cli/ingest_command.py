@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 import tiered_stream.cli.command_line as cli
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import command_settings
 
 INGEST_EXIT_CODES = (
@@ -43,10 +45,22 @@ def ingest(
     with cli.exit_codes(*cli.WRONG_INPUT, console=console):
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         own = command_settings(settings, option, {name: value for name, value in given.items() if value})
+        if metrics_file:
+            _check_writable(metrics_file)
         outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
     if metrics_file:
-        metrics_file.write_text(json.dumps(asdict(outcome.total())))
+        with cli.exit_codes(failed=(OSError,), console=console):
+            metrics_file.write_text(json.dumps(asdict(outcome.total())))
     if outcome.failed:
         raise typer.Exit(cli.FAILED)
     if outcome.stopped_by:
         raise typer.Exit(cli.SIGNALED + outcome.stopped_by)
+
+
+def _check_writable(file: Path) -> None:
+    """Raise ConfigurationError if the file is a folder, is in no folder, or the user is not authorized to write it."""
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ConfigurationError(
+            f"--metrics-file {file} cannot be written: give a file that you are authorized to write, in a folder that "
+            "exists"
+        )

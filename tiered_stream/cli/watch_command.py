@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class QueryFigures:
     """
 
     values: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    dead_letters: Counter[str] = field(default_factory=Counter)
+    dead_letters: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 Figures = dict[str, QueryFigures]
@@ -111,8 +111,8 @@ def look(url: str) -> Figures:
         if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:
             query, name = by_query[sample.labels["query"]], sample.name.removeprefix(PREFIX).removesuffix("_total")
             query.values[name] += sample.value
-            if name == DEAD_LETTERS:
-                query.dead_letters[sample.labels[DEAD_LETTER_TABLE]] += int(sample.value)
+            if name == DEAD_LETTERS and DEAD_LETTER_TABLE in sample.labels:
+                query.dead_letters[sample.labels[DEAD_LETTER_TABLE]] += sample.value
     for query in by_query.values():
         if LANDED_ROWS in query.values:
             query.values.setdefault(DEAD_LETTERS, 0.0)
@@ -122,7 +122,7 @@ def look(url: str) -> Figures:
 def _view(queries: Figures) -> Group:
     """Return the output for the terminal: a table with a row for each query, and a line for each dead letter table."""
     places = (
-        Text(f"{name}: {count:,} dead letter{'s' * (count > 1)} in {place}")
+        Text(f"{name}: {count:,.0f} dead letter{'s' * (count > 1)} in {place}")
         for name, figures in sorted(queries.items())
         for place, count in sorted(figures.dead_letters.items())
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +88,17 @@ class ExportArguments:
 class ExportReport:
     """Report on one run of an export: the number of records and the files that it has written, and its duration.
 
-    `metrics` has the cost of reading. `undecodable` is the number of records that did not decode and were left out, and
-    `first_reason` says why one of these records did not decode. `finished_before` is True if the export had finished
-    before, so that this run has read nothing.
+    `metrics` has the cost of reading. `left_out` is the number of records of each partition that did not decode and
+    were left out of the files, also by earlier runs of this export into a folder. `first_reason` says why one of these
+    records did not decode, and is None if this run has left out none. `finished_before` is True if the export had
+    finished before, so that this run has read nothing.
     """
 
     records: int = 0
     files: Sequence[Path] = ()
     seconds: float = 0.0
     metrics: ReadMetrics = field(default_factory=ReadMetrics)
-    undecodable: int = 0
+    left_out: Counter[TopicPartition] = field(default_factory=Counter)
     first_reason: str | None = None
     finished_before: bool = False
 
@@ -104,6 +106,11 @@ class ExportReport:
     def size(self) -> int:
         """Total size of `files` in bytes."""
         return sum(file.stat().st_size for file in self.files)
+
+    @property
+    def undecodable(self) -> int:
+        """Total number of records that did not decode and were left out of the files."""
+        return self.left_out.total()
 
 
 def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
@@ -181,23 +188,32 @@ class _Run:
 
     def into_folder(self) -> ExportReport:
         folder, ending = ExportFolder(self._arguments.into), self._arguments.file_format.ending
-        manifest = folder.manifest()
-        if manifest is not None and self._arguments.overwrite:
-            folder.clear(manifest)
-            manifest = None
-        if manifest is None:
+        earlier = folder.manifest()
+        if earlier is None or self._arguments.overwrite:
             plan = self._plan()
+            if earlier is not None:
+                folder.clear(earlier)
             manifest = Manifest(self._arguments.compared(), plan.ranges, plan.topic_ids, ending)
             folder.store(manifest)
         else:
+            manifest = earlier
             _check_same(manifest, self._arguments)
             if manifest.finished:
-                return ExportReport(finished_before=True)
+                return ExportReport(left_out=Counter(manifest.undecodable), finished_before=True)
             plan = self._plan(manifest)
         missing = folder.missing(plan, ending)
+        left_out = self._report.left_out
+        left_out.update({partition: n for partition, n in manifest.undecodable.items() if partition not in missing})
+
+        def keep_left_out(partition: TopicPartition) -> None:
+            """Store the numbers before the partition's file is complete, because a later run does not read it again."""
+            with self._lock:
+                if partition in left_out:
+                    folder.store(replace(manifest, undecodable=dict(left_out)))
+
         self._progress(f"{sum(map(len, missing.values())):,} offsets of {len(missing)} partitions into {folder.path}/")
-        files = self._write_partitions(plan, missing, folder)
-        folder.store(replace(manifest, finished=True))
+        files = self._write_partitions(plan, missing, folder, keep_left_out)
+        folder.store(replace(manifest, finished=True, undecodable=left_out))
         return self._done(files)
 
     def _plan(self, manifest: Manifest | None = None) -> ExportPlan:
@@ -211,8 +227,13 @@ class _Run:
     def _reader(self, plan: ExportPlan) -> _RowReader:
         return _RowReader(plan, self._arguments.file_format, self._report)
 
-    def _write_partitions(self, plan: ExportPlan, missing: Ranges, folder: ExportFolder) -> list[Path]:
-        """Write the files of the partitions in `missing`, several files at once, and return the files' paths."""
+    def _write_partitions(
+        self, plan: ExportPlan, missing: Ranges, folder: ExportFolder, written: Callable[[TopicPartition], None]
+    ) -> list[Path]:
+        """Write the files of the partitions in `missing`, several files at once, and return the files' paths.
+
+        `written` is called when all rows of a partition are written, before the file gets its final name.
+        """
         if not missing:
             return []
         splits: dict[TopicPartition, list[Split]] = {partition: [] for partition in missing}
@@ -222,7 +243,9 @@ class _Run:
         reader = self._reader(plan)
         with ThreadPoolExecutor(writers, "tiered-stream-export") as pool:
             futures = {
-                pool.submit(self._write, own, path, plan.schema(partition.topic), reader, writers): path
+                pool.submit(
+                    self._write, own, path, plan.schema(partition.topic), reader, writers, partial(written, partition)
+                ): path
                 for partition, own in splits.items()
                 for path in [folder.file_of(partition, ending)]
             }
@@ -235,10 +258,14 @@ class _Run:
                 raise
         return sorted(futures.values())
 
-    def _write(self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: _RowReader, writers: int) -> int:
+    def _write(
+        self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: _RowReader, writers: int,
+        written: Callable[[], None] = lambda: None,
+    ) -> int:  # fmt: skip
         """Write the rows of `splits` into the new file `path`, and return the number of rows.
 
-        `writers` is the number of files that are written at the same time, and that share threads and memory.
+        `writers` is the number of files that are written at the same time, and that share threads and memory. `written`
+        is called when all rows are written, before the file gets its final name.
         """
         threads = max(1, self._threads // writers)
         group_bytes = max(_LEAST_GROUP_BYTES, _GROUP_BYTES // writers)
@@ -256,6 +283,7 @@ class _Run:
 
         with new_file(path) as file, closing(rows):
             self._arguments.file_format.write(file, schema, counted(), group_bytes)
+            written()
         return records
 
     def _count(self, records: int) -> None:
@@ -320,7 +348,7 @@ class _RowReader:
         names = ("topic", "partition", "offset", "failed", "reason")
         topic, partition, offset, failed, reason = (dead.column(name)[0].as_py() for name in names)
         with self._lock:
-            self._report.undecodable += dead.num_rows
+            self._report.left_out[TopicPartition(topic, partition)] += dead.num_rows
             if self._report.first_reason is None:
                 self._report.first_reason = f"{topic}-{partition} at offset {offset}, {failed}: {reason}"
 

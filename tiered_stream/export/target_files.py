@@ -6,7 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +22,7 @@ from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between
 
 MANIFEST = "_export.json"
-_VERSION = 1
+_VERSION, _TEMPORARY = 1, ".part"
 _MAX_NAME, _MAX_TOPIC = 255, 220
 """Maximum number of bytes of a file's name on Linux, and of characters of the topic in a file's name.
 
@@ -42,9 +42,9 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         ConfigurationError: another process writes the same file.
         ExportError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
     if len(os.fsencode(temporary.name)) > _MAX_NAME:
-        temporary = path.with_name(f".{_hash(path.name)}.part")
+        temporary = path.with_name(f".{_hash(path.name)}{_TEMPORARY}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("ab") as file:
@@ -67,8 +67,16 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 def _lock(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere") from None
+        # Before the lock, another export may have renamed or removed the file that was opened here.
+        is_there = os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
+    except (BlockingIOError, FileNotFoundError):
+        is_there = False
+    if not is_there:
+        raise ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere")
+
+
+def _is_temporary(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(_TEMPORARY)
 
 
 def _hash(name: str) -> str:
@@ -80,7 +88,8 @@ class Manifest:
     """Content of `_export.json` in the folder of an export: its arguments, and the offset range of each partition.
 
     `topic_ids` has the topics' ids by the topic's name. `ending` is the ending of the files' names, such as `csv.gz`.
-    `finished` is True if all files are complete.
+    `finished` is True if all files are complete. `undecodable` is the number of records of each partition that did not
+    decode and were left out of the partition's file.
     """
 
     arguments: Mapping[str, Any]
@@ -88,6 +97,7 @@ class Manifest:
     topic_ids: Mapping[str, UUID]
     ending: str
     finished: bool = False
+    undecodable: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Return the manifest as JSON, from which `from_json` restores it."""
@@ -100,6 +110,7 @@ class Manifest:
             "endOffsets": offsets_to_dict(ends_of(self.ranges)),
             "topicIds": {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()},
             "finished": self.finished,
+            "undecodable": offsets_to_dict(self.undecodable),
         }
         return orjson.dumps(values, option=orjson.OPT_INDENT_2)
 
@@ -119,7 +130,8 @@ class Manifest:
             ranges = ranges_between(offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"]))
             topic_ids = {topic: uuid_from_text(topic_id) for topic, topic_id in parsed["topicIds"].items()}
             ending = FileFormat.of(parsed["format"]).ending
-            return cls(parsed["arguments"], ranges, topic_ids, ending, parsed["finished"])
+            undecodable = offsets_from_dict(parsed.get("undecodable", {}))  # older releases do not store it
+            return cls(parsed["arguments"], ranges, topic_ids, ending, parsed["finished"], undecodable)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDataError(f"it is no export's manifest: {error!r}") from error
 
@@ -139,7 +151,9 @@ class ExportFolder:
         return self.path / f"{topic}-{partition.partition}.{ending}"
 
     def manifest(self) -> Manifest | None:
-        """Return the folder's manifest, or None if the folder is missing or empty, so that no export has begun there.
+        """Return the folder's manifest, or None if no export has begun there.
+
+        It is None if the folder is missing or empty, or has only temporary files of an export that was killed.
 
         Raises:
             ConfigurationError: the folder has files, but no manifest.
@@ -148,7 +162,8 @@ class ExportFolder:
         try:
             if (self.path / MANIFEST).exists():
                 return Manifest.from_json((self.path / MANIFEST).read_bytes())
-            found = sorted(self.path.iterdir()) if self.path.exists() else []
+            entries = self.path.iterdir() if self.path.exists() else ()
+            found = sorted(entry for entry in entries if not _is_temporary(entry))
         except OSError as error:
             raise ExportError(f"{self.path} cannot be read: {error}") from error
         if found:
@@ -164,11 +179,11 @@ class ExportFolder:
             file.write(manifest.to_json())
 
     def clear(self, manifest: Manifest) -> None:
-        """Remove the files of an export, and then its manifest; other files stay."""
+        """Mark the export as unfinished, and remove its files; other files stay."""
         try:
+            self.store(replace(manifest, finished=False))
             for partition in manifest.ranges:
                 self.file_of(partition, manifest.ending).unlink(missing_ok=True)
-            (self.path / MANIFEST).unlink(missing_ok=True)
         except OSError as error:
             raise ExportError(f"the files of the earlier export cannot be removed: {error}") from error
 

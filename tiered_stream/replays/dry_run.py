@@ -33,8 +33,9 @@ from tiered_stream.plan.read_cost import Prices, ReadCost, render_cost, total_co
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replays.limit_to_landed import limit_to_landed
-from tiered_stream.replays.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replays.target import checkpoint_in, in_batches, kind_and_place
+from tiered_stream.replays.replay_checkpoint import stored_plan
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replays.target import byte_rate, check_lane, checkpoint_in, in_batches, kind_and_place
 from tiered_stream.replays.times import parse_range, show_range
 from tiered_stream.replays.times_to_offsets import new_plan, subscription
 
@@ -161,6 +162,9 @@ def estimate_without_spark(
     """
     options = without(settings, ingest.JOB_SETTINGS)
     kind, place = kind_and_place(into)
+    check_lane(into, lane)
+    if max_bytes_per_second is not None:
+        byte_rate(max_bytes_per_second, tasks)
     arguments = ReplayArguments(subscription(options), from_time, to_time, f"{kind} {place}", exact)
     name = check_name(name or arguments.default_name())
     folder = checkpoint or (None if kind == "topic" else checkpoint_in(place, name))
@@ -170,26 +174,19 @@ def estimate_without_spark(
         return cast(Folder, StoredFolder(path, path_uri(path), storage_without_spark(settings, path, hadoop)))
 
     with _readable_checkpoints():
-        text = open_folder(folder).read(PLAN) if folder else None
-    if folder and text is not None:
-        plan = ReplayPlan.from_json(text)
-        plan.check_same(name, arguments, folder)
-    else:
-        plan = new_plan(options, name, arguments, parse_range(from_time, to_time, now_ms))
-        query = _own_checkpoint(settings, into) if kind == "table" and not _keeps_latest(options, plan) else None
-        if query is not None:
+        stored = stored_plan(open_folder(folder)) if folder else None
+    if folder and stored:
+        stored.check_same(name, arguments, folder)
+    plan = stored or new_plan(options, name, arguments, parse_range(from_time, to_time, now_ms))
+    if kind == "table":
+        options = ingest.settings_of_topics(options, {partition.topic for partition in plan.ranges})
+        query = _own_checkpoint(settings, into)
+        if query is not None and not stored and not ingest.table_spec(options).is_upsert:
             with _readable_checkpoints():
                 plan = with_fields(plan, ranges=limit_to_landed(open_folder, query, plan.ranges))
-    reading = plan.stream_options(options)
-    if kind == "table":
-        check_settings(reading, lane)
-    return estimate(plan, ingest.source_options(in_batches(reading, tasks)), tasks, max_bytes_per_second, prices)
-
-
-def _keeps_latest(options: Mapping[str, str], plan: ReplayPlan) -> bool:
-    """Return whether the target is a table of the latest state (`ingest.mode=upsert`), with one row for each key."""
-    topics = {partition.topic for partition in plan.ranges}
-    return ingest.table_spec(ingest.settings_of_topics(options, topics)).is_upsert
+        check_settings(plan.stream_options(options), lane)
+    reading = ingest.source_options(in_batches(plan.stream_options(options), tasks))
+    return estimate(plan, reading, tasks, max_bytes_per_second, prices)
 
 
 @contextmanager

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint
 from tiered_stream.errors import naming
+from tiered_stream.model import PartitionOffsets
 from tiered_stream.options.offset_ranges import ends_of
 from tiered_stream.replays.replay_plan import PLAN, ReplayPlan
 
 FINISHED = "finished.json"
+
+
+def stored_plan(folder: ReadableFolder) -> ReplayPlan | None:
+    """Return the plan that is stored in a replay's checkpoint folder, or None if the replay is new.
+
+    Raises:
+        CorruptDataError: the file is not a plan, or has an unknown version.
+    """
+    text = folder.read(PLAN)
+    if text is None:
+        return None
+    with naming(f"{folder.folder}/{PLAN}"):
+        return ReplayPlan.from_json(text)
 
 
 class ReplayStore(CheckpointFolder):
@@ -19,16 +33,8 @@ class ReplayStore(CheckpointFolder):
     """
 
     def plan(self) -> ReplayPlan | None:
-        """Return the stored plan, or None if no plan is stored, because the replay is new.
-
-        Raises:
-            CorruptDataError: the file is not a plan, or has an unknown version.
-        """
-        text = self.read(PLAN)
-        if text is None:
-            return None
-        with naming(f"{self.folder}/{PLAN}"):
-            return ReplayPlan.from_json(text)
+        """Return the plan that the folder has (see `stored_plan`)."""
+        return stored_plan(self)
 
     def keep(self, plan: ReplayPlan) -> ReplayPlan:
         """Store the plan unless the folder has a plan already; return the plan that the folder has."""
@@ -36,16 +42,18 @@ class ReplayStore(CheckpointFolder):
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Return True if the last committed micro-batch ends at the plan's end offsets, or if all ranges are empty.
+        """Return True if the last committed micro-batch ends at the plan's end offsets, or if all ranges are empty."""
+        return not plan.offsets or self.committed() == ends_of(plan.ranges)
+
+    def committed(self) -> PartitionOffsets | None:
+        """Return the end offsets of the last committed micro-batch, or None if no micro-batch is committed.
 
         Raises:
             UnsupportedDataError: the checkpoint's offsets have an unknown version.
             CorruptDataError: the checkpoint's offsets are damaged.
         """
-        if not plan.offsets:
-            return True
         last = SparkCheckpoint(self).committed()
-        return last is not None and last[1].positions == ends_of(plan.ranges)
+        return None if last is None else last[1].positions
 
     @property
     def finished(self) -> bool:

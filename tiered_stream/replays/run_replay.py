@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
@@ -16,12 +17,14 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.settings.ingest_settings import settings_of_topics
+from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
 from tiered_stream.errors import ReplayStoppedError
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
 from tiered_stream.plan.read_cost import Prices
+from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replays.dry_run import Estimate, estimate
 from tiered_stream.replays.limit_to_landed import limit_to_landed
 from tiered_stream.replays.progress_display import Follow, follower
@@ -202,12 +205,24 @@ class Replay:
             report(description)
             (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)
             metrics = receiver.total()
-        reading = plan.stream_options(self.target.user_settings)
-        if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
+        if not store.reached(plan) and not self._has_lost_the_rest(plan, store):
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to continue")
-        store.finish()
         self.target.check_not_overtaken(plan)
+        store.finish()
         return ReplayReport(plan, store.folder, metrics)
+
+    def _has_lost_the_rest(self, plan: ReplayPlan, store: ReplayStore) -> bool:
+        """Return whether the logs have no more records for the plan, although its query has not reached its end.
+
+        This is possible only with `failOnDataLoss=false`: then a query ends where a log ends now.
+        """
+        settings = source_options(plan.stream_options(self.target.user_settings))
+        options, committed = parse_options(settings, streaming=True), store.committed()
+        if options.fail_on_data_loss or committed is None:
+            return False
+        with closing(open_log_source(options, warns=False)) as source:
+            planner = StreamPlanner(options, source.offset_reader, source.locator)
+            return planner.next_end(committed, limited=False) == committed
 
     def _begin(self) -> ReplayStore:
         """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint."""

@@ -37,7 +37,7 @@ from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSE
 from tiered_stream.options.types import LONG_MAX
 from tiered_stream.replays.replay_checkpoint import ReplayStore
 from tiered_stream.replays.replay_plan import ReplayPlan
-from tiered_stream.replays.target import CHECKPOINTS, Target, checkpoint_in, kind_and_place
+from tiered_stream.replays.target import CHECKPOINTS, Target, byte_rate, check_lane, checkpoint_in, kind_and_place
 from tiered_stream.replays.topic_target import TopicTarget
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.spark.source import register
@@ -61,10 +61,9 @@ def target_of(
         ConfigurationError: no name follows the prefix, or the target is not a table and `lane` is not `auto`.
     """
     kind, place = kind_and_place(text)
+    check_lane(text, lane)
     if kind == DeltaTarget.KIND:
         return DeltaTarget(spark, place, settings, lane, tasks=tasks)
-    if lane != "auto":
-        raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
     target = TopicTarget if kind == TopicTarget.KIND else ParquetTarget
     return target(spark, place, settings, tasks=tasks)
 
@@ -86,13 +85,8 @@ def with_byte_rate(
     if bytes_per_second is None:
         return dict(settings)
     refuse_connect(spark, "a replay")
-    at_once = tasks or spark.sparkContext.defaultParallelism
-    if bytes_per_second < at_once:
-        raise ConfigurationError(
-            f"{bytes_per_second} bytes a second are not enough for {at_once} parallel tasks: raise the rate, or use "
-            "fewer tasks"
-        )
-    return {**settings, MAX_BYTES_PER_SECOND.name: str(bytes_per_second // at_once)}
+    rate = byte_rate(bytes_per_second, tasks or spark.sparkContext.defaultParallelism)
+    return {**settings, MAX_BYTES_PER_SECOND.name: str(rate)}
 
 
 @dataclass(frozen=True)

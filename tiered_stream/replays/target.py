@@ -131,3 +131,27 @@ def kind_and_place(into: str) -> tuple[str, str]:
 def checkpoint_in(folder: str, name: str) -> str:
     """Return the default checkpoint folder of the replay `name`, inside the target's `folder`."""
     return f"{folder.rstrip('/')}/{CHECKPOINTS}/replay-{name}"
+
+
+def check_lane(into: str, lane: str) -> None:
+    """Check that a lane is given only for a Delta table; `into` is the target as a user has written it.
+
+    Raises:
+        ConfigurationError: the target is not a table, and `lane` is not `auto`.
+    """
+    if lane != "auto" and kind_and_place(into)[0] != "table":
+        raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {into}")
+
+
+def byte_rate(bytes_per_second: int, tasks: int) -> int:
+    """Return the maximum bytes per second of each task, if `tasks` parallel tasks share `bytes_per_second`.
+
+    Raises:
+        ConfigurationError: the rate is less than a byte a second for each task.
+    """
+    if bytes_per_second < tasks:
+        raise ConfigurationError(
+            f"{bytes_per_second} bytes a second are not enough for {tasks} parallel tasks: raise the rate, or use "
+            "fewer tasks"
+        )
+    return bytes_per_second // tasks

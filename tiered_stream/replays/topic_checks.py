@@ -36,20 +36,22 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
     Raises:
         UnknownTopicError: a target topic does not exist.
         BrokerAuthorizationError: the login fails, or the user lacks a permission that a replay needs.
-        ConfigurationError: a target is the source topic itself, has too few partitions, or would change or refuse
+        ConfigurationError: a target is one of the replayed topics, has too few partitions, or would change or refuse
             timestamps.
         BrokerError: the target's cluster cannot be reached, or refuses a request.
     """
-    topics = {writes.target(source): source for source in sorted({partition.topic for partition in plan.ranges})}
+    sources = sorted({partition.topic for partition in plan.ranges})
     # Our own client names what is wrong with a login, where librdkafka only reports a timeout.
     with BrokerClient(writes.properties) as client:
-        metadata = {topic: _metadata(client, topic) for topic in topics}
-    admin = AdminClient(dict(writes.connection))
-    for topic, source in topics.items():
-        if source in plan.topic_ids and plan.topic_ids[source] == metadata[topic].topic_id:
+        metadata = {topic: _metadata(client, topic) for topic in dict.fromkeys(map(writes.target, sources))}
+    for source in sources:
+        topic = writes.target(source)
+        if metadata[topic].topic_id in plan.topic_ids.values():
             raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another topic")
         if not writes.by_key:
             _check_partitions(topic, len(metadata[topic].partitions), plan.ranges, source)
+    admin = AdminClient(dict(writes.connection))
+    for topic in metadata:
         resource, collection = f"the target {topic}", TopicCollection([topic])
         described = _describe(partial(admin.describe_topics, collection, include_authorized_operations=True), resource)
         _check_authorized(described, AclOperation.WRITE, resource, "WRITE on the topic")

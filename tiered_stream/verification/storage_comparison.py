@@ -318,18 +318,21 @@ class _Comparison:
         return rows
 
     def _column_difference(self, record: Split) -> str:
-        ours, theirs = (self._record(side) for side in (record, replace(record, locations=())))
-        differing = (name for name in HASHED if ours[name] != theirs[name])
+        ours, theirs = (self._records(side) for side in (record, replace(record, locations=())))
         return "; ".join(
-            f"{name} is {_shown(ours[name])} in the storage, {_shown(theirs[name])} at the broker" for name in differing
+            f"{name} is {_shown(our[name])} in the storage, {_shown(their[name])} at the broker"
+            for our, their in zip(ours, theirs, strict=False)  # a damaged log may have several rows at one offset
+            for name in HASHED
+            if our[name] != their[name]
         )
 
-    def _record(self, split: Split) -> dict[str, Any]:
-        """Read a split of one record, and return the record's values by column; the timestamp is in microseconds."""
-        (batch,) = SplitReader(split, self._options).batches()
-        at = batch.schema.get_field_index("timestamp")
-        (row,) = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
-        return dict(row)
+    def _records(self, split: Split) -> list[dict[str, Any]]:
+        """Read a split, and return the values of each record by column; timestamps are in microseconds."""
+        rows: list[dict[str, Any]] = []
+        for batch in SplitReader(split, self._options).batches():
+            at = batch.schema.get_field_index("timestamp")
+            rows += batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
+        return rows
 
 
 def part_of(split: Split, offsets: OffsetRange) -> Split:
