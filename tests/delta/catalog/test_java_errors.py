@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
@@ -44,6 +45,12 @@ def test_the_table_and_the_first_line_are_said(spark: SparkSession) -> None:
     with pytest.raises(TableError) as caught, spark_errors("orders", "read"):
         java(spark).java.lang.Integer.parseInt("ten")
     assert str(caught.value) == 'the table orders cannot be read by Spark: For input string: "ten"'
+
+
+def test_the_reason_is_this_packages_error_in_a_task() -> None:
+    lines = ["An exception was thrown from the Python worker", "Traceback", "tiered_stream.errors.TableError: offset 7"]
+    with pytest.raises(TableError, match="orders.*offset 7"), spark_errors("orders", "read"):
+        raise PySparkException("\n".join(lines))
 
 
 def java(spark: SparkSession) -> Any:

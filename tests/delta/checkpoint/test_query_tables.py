@@ -13,7 +13,7 @@ from tiered_stream.delta.checkpoint.query_tables import (
     QueryTablesLog,
     query_tables_of,
 )
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition
 
 ONE, OTHER = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -85,6 +85,24 @@ def test_what_an_attempt_wrote_that_was_killed_is_replaced_by_the_next() -> None
     QueryTablesLog(folder).after(5, PARKED)
     QueryTablesLog(folder).after(5, SOME)
     assert QueryTablesLog(folder).before(6) == SOME
+
+
+@pytest.mark.parametrize("name", ["\u0665", "9" * 30, "5.tmp"])
+def test_a_file_whose_name_is_no_batch_is_passed_over(name: str) -> None:
+    folder = FolderInMemory()
+    QueryTablesLog(folder).after(4, SOME)
+    folder.write(f"tables/{name}", b"")
+    assert QueryTablesLog(folder).before(10**31) == SOME
+
+
+def test_a_query_that_would_leave_a_table_parked_is_refused() -> None:
+    folder = FolderInMemory()
+    for batch, tables in ((4, SOME), (5, PARKED)):
+        QueryTablesLog(folder).after(batch, tables)
+        QueryTablesLog(folder).refuse_parked()  # Spark has not committed batch 5 yet, and will repeat it
+        folder.write(f"commits/{batch}", b"")
+    with pytest.raises(ConfigurationError):
+        QueryTablesLog(folder).refuse_parked()
 
 
 def test_one_run_may_look_back_and_forth() -> None:

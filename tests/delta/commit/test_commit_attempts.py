@@ -34,8 +34,14 @@ from tests.delta.made_batches import decoded, plain
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_commit
 from tiered_stream.delta.commit.commit_attempts import ATTEMPTS, TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table
-from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
+from tiered_stream.delta.commit.deltalake_commit import (
+    CHECKPOINT_INTERVAL,
+    DeltalakeTable,
+    add_columns,
+    create_table,
+    describe,
+)
+from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable, TableState
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
@@ -394,6 +400,16 @@ def test_checkpoints_come_when_delta_would_write_them(
     for batch_id in range(22):
         commits.commit(QUERY, batch_id, [])
     assert checkpoints(files) == expected
+
+
+@pytest.mark.parametrize("interval", ["0", "-5", "often", "", "\u0667"])
+def test_an_interval_of_checkpoints_that_is_no_number_from_1_counts_as_the_default(
+    files: TableSpec, interval: str
+) -> None:
+    description = replace(describe(table(files)), configuration={CHECKPOINT_INTERVAL: interval})
+    for version, expected in ((8, []), (9, [0])):
+        DeltalakeTable(files).checkpoint(table(files), TableState(version, description))
+        assert checkpoints(files) == expected
 
 
 def test_a_checkpoint_that_cannot_be_written_costs_no_batch(

@@ -17,7 +17,7 @@ from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import replay
-from tiered_stream.delta.catalog.address import path_address
+from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import (
@@ -355,7 +355,7 @@ def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_a
     spark.range(10).write.format("delta").save(str(folder))
     damage(folder, ignored)
     which, rows = sql.col("id") == 3, spark.range(3, 4)
-    address, replaced = path_address(str(folder), folder.as_uri()), {"replaceWhere": "id = 3"}
+    address, replaced = TableAddress(str(folder), None, folder.as_uri()), {"replaceWhere": "id = 3"}
     spark.conf.set(f"spark.sql.files.{ignored}", "true")
     try:
         for change in (

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+import orjson
 import pytest
 
 from tests.delta.committing import QUERY, planned, table, written
@@ -14,11 +15,14 @@ from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.commit.query_commits import OneTable
+from tiered_stream.delta.commit.table_log import LandedBefore, QueryCommit, landed_before
+from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec, table_spec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import DataLossError, TableError
+from tiered_stream.model import OffsetRange
 
 
 def commits(files: TableSpec, *, lands_again: bool = False) -> TableCommits:
@@ -66,6 +70,17 @@ def test_a_topic_that_was_made_again_since_has_other_records(files: TableSpec) -
     assert commits(files).commit("a new query", 0, new) == 2
     with pytest.raises(TableError, match="another query|a new query"):
         commits(files).commit("a third query", 0, new)
+
+
+@pytest.mark.parametrize("ids", [["orders"], {"orders": 7}])
+def test_a_commit_with_topic_ids_of_another_form_counts_as_one_without_ids(ids: object) -> None:
+    wanted, known = {ORDERS: OffsetRange(0, 5)}, {ORDERS.topic: UUID(int=1)}
+
+    def found(start: int, end: int) -> LandedBefore | None:
+        values = orjson.loads(commit_metadata({ORDERS: OffsetRange(start, end)}, {})) | {"topicIds": ids}
+        return landed_before([QueryCommit(QUERY, 1, orjson.dumps(values).decode())], "it", "new", wanted, known)
+
+    assert found(5, 9) is None and found(3, 9) is not None
 
 
 @pytest.mark.parametrize("starts_again", [False, True])

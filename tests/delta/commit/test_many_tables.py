@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,10 +17,12 @@ from tests.delta.folder_in_memory import FolderInMemory
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.checkpoint.query_tables import Landed, Parked, QueryTablesLog
+from tiered_stream.delta.commit import many_tables
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, Unfinished
 from tiered_stream.delta.commit.deltalake_commit import create_table, delete_rows, open_table
 from tiered_stream.delta.commit.many_tables import ManyTables
+from tiered_stream.delta.commit.query_commits import Share
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import FAIL, PARK, TableSpec, table_spec
@@ -249,6 +253,31 @@ def test_many_tables_are_committed_to_at_once(tmp_path: Path) -> None:
     assert all(query.batches(topic) == [0] for topic in topics)
 
 
+def test_an_unexpected_error_of_one_table_is_raised_after_the_other_commits_have_ended(
+    query: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, waiting, ended = query.started(), Event(), []
+
+    def wait_for_all(calls: Iterable[Future[Any]]) -> None:
+        waiting.set()
+        wait(calls)
+
+    def call(share: Share) -> None:
+        if share.spec.key == query.target("a").key:
+            raise KeyError("a")
+        waiting.wait()
+        ended.append(share.spec.key)
+
+    monkeypatch.setattr(many_tables, "wait", wait_for_all, raising=False)
+    files = [*query.written("a", 1), *query.written("b", 1)]
+    try:
+        with pytest.raises(KeyError):
+            tables._run_all(call, tables._shares(files, {}))
+        assert ended == [query.target("b").key]
+    finally:
+        waiting.set()
+
+
 # Tables that are parked
 
 
@@ -406,6 +435,48 @@ def test_what_a_parked_table_lacks_and_is_gone_is_data_loss(parking: Lake) -> No
     parking.gone = 3
     with pytest.raises(DataLossError, match="parked .*/b .* 3"):
         parking.started()
+
+
+def send(query: Lake, topic: str) -> None:
+    """To a table that no topic had before."""
+    folder = folder_of(query.target(topic).uri).with_name("new")
+    query.routing = replace(query.routing, routes=(Route(topic, str(folder), folder.as_uri()), *query.routing.routes))
+
+
+@pytest.mark.parametrize("parks", [True, False])
+@pytest.mark.parametrize("is_new_table_used", [False, True])
+def test_a_run_that_sends_a_parked_tables_topic_elsewhere_is_refused_and_loses_no_row(
+    parking: Lake, parks: bool, is_new_table_used: bool
+) -> None:
+    tables, first = parking.started(), parking.routing
+    parking.land(tables, 1, a=1, b=2)
+    parking.refuse.clear()
+    if is_new_table_used:
+        parking.land(tables, 2, new=1)
+    send(parking, "b")
+    parking.parks = parks
+    with pytest.raises(ConfigurationError):
+        parking.started()
+    assert parking.batches("a") == [0, 1] and "b" in parked_in(parking)
+    parking.routing = first
+    parking.started()
+    assert everything_once(parking) and parked_in(parking) == {}
+
+
+@pytest.mark.parametrize("moved", ["a", "b"])
+def test_neither_of_two_topics_may_leave_the_parked_table_that_they_share(tmp_path: Path, moved: str) -> None:
+    query = Lake(tmp_path, Route("a|b", "both", (tmp_path / "both").as_uri()))
+    query.parks, first = True, query.routing
+    tables = query.started()
+    query.refuse["a"] = TableError("no room")
+    query.land(tables, 0, a=3, b=2)
+    query.refuse.clear()
+    send(query, moved)
+    with pytest.raises(ConfigurationError):
+        query.started()
+    query.routing = first
+    query.started()
+    assert offsets(query.target("a")) == [0, 0, 1, 1, 2]
 
 
 def test_a_topic_that_was_made_again_parks_nothing(parking: Lake) -> None:

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import QueryRun
+from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.errors import ConfigurationError, TableError
 
 TOPIC = "corrected"
@@ -57,6 +59,25 @@ def test_a_corrected_schema_lands_after_a_first_run_that_failed(
     if lane == "direct":
         with pytest.raises(ConfigurationError, match="has id as string"):  # now the table has rows
             run(spark, bucket, WRONG, lane, given)
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+@pytest.mark.parametrize("schema", [WRONG, RIGHT], ids=["and a schema", "alone"])
+def test_corrected_properties_and_clustering_are_those_of_the_table(
+    spark: SparkSession, bucket: Path, lane: str, schema: str
+) -> None:
+    def settings(given: Mapping[str, str]) -> dict[str, str]:
+        return {"ingest.commit": "spark", **{f"ingest.tableProperty.{name}": value for name, value in given.items()}}
+
+    first = {"ingest.value.format": "json", "ingest.value.schema": schema}
+    options = topic_options(bucket, TOPIC, first | settings({"delta.checkpointInterval": "7"}))
+    plan_query(spark, options=options, table=str(bucket.parent / "table"), run=QueryRun("/not/yet"), lane=lane)
+    asked = {"delta.checkpointInterval": "9", "delta.appendOnly": "true"}
+    run(spark, bucket, RIGHT, lane, {**settings(asked), "ingest.clusterBy": "id"})
+    table = DeltaTable(bucket.parent / "table")
+    assert (table.to_pyarrow_table().num_rows, table.metadata().configuration) == (50, asked)
+    (detail,) = spark.sql(f"DESCRIBE DETAIL delta.`{bucket.parent / 'table'}`").collect()
+    assert list(detail["clusteringColumns"]) == ["id"]
 
 
 def test_a_table_that_anything_else_has_changed_is_not_replaced(spark: SparkSession, bucket: Path) -> None:

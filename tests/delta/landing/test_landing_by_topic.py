@@ -288,6 +288,15 @@ def test_a_table_that_is_parked_is_caught_up_by_a_later_run(
     assert len(batches_in(lander.folder_of(LONG))) == 1
 
 
+def test_the_spark_lane_does_not_leave_out_the_rows_of_a_parked_table(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path, str(tmp_path / "table"))
+    refuse(spark, tmp_path / "table")
+    lander.run(LONG, **PARK)
+    with pytest.raises(ConfigurationError):
+        land(spark, options=options(LONG), table=lander.table, checkpoint=str(lander.checkpoint), lane="spark")
+    assert landed(tmp_path / "table").num_rows == 0
+
+
 def test_a_folder_that_tasks_cannot_write_to_is_parked(spark: SparkSession, tmp_path: Path) -> None:
     lander = Lander(spark, tmp_path)
     lander.folder_of(LONG).parent.mkdir(parents=True)

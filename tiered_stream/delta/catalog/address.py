@@ -89,7 +89,7 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
         TableError: Spark cannot reach the catalog or the table, or the catalog cannot have a table of this name.
     """
     if "/" in table:
-        return path_address(table, table_uri(spark, table))
+        return TableAddress(normal_path(table), None, table_uri(spark, table))
     parts = name_parts(table)
     name = quoted_name(parts)
     with spark_errors(name, "found"):
@@ -114,15 +114,6 @@ def _check_catalog_takes(spark: SparkSession, parts: Sequence[str]) -> None:
             f"Spark's catalog {_SESSION_CATALOG} has no tables with names such as {parts[-1]}, only with letters, "
             "digits and _. Name another table, for one topic by ingest.topic.NAME.table, or name tables by a path"
         )
-
-
-def path_address(path: str, uri: str) -> TableAddress:
-    """Return the address of a table that the user named by `path`; `uri` is the URI of this path.
-
-    Raises:
-        ConfigurationError: the path leads above its root.
-    """
-    return TableAddress(normal_path(path), None, uri)
 
 
 def table_uri(spark: SparkSession, path: str) -> str:

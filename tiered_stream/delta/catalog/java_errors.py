@@ -88,12 +88,15 @@ def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
 def spark_errors(table: str, done: str) -> Iterator[None]:
     """Turn errors of Spark and of the JVM in the `with` block into TableError.
 
-    The error's text is "the table {table} cannot be {done} by Spark", so `done` is a participle such as "opened".
+    The error's text is "the table {table} cannot be {done} by Spark", so `done` is a participle such as "opened". The
+    reason follows: the message of this package's error in a task, otherwise the first line of Spark's message.
     """
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        raise TableError(f"the table {table} cannot be {done} by Spark: {first_line(error)}") from error
+        name, message = own_error(str(error))
+        why = message if name else first_line(error)
+        raise TableError(f"the table {table} cannot be {done} by Spark: {why}") from error
 
 
 def own_error(text: str) -> tuple[str, str]:

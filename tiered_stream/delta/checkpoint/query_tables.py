@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 import orjson
 
-from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint, batch_ids
+from tiered_stream.delta.settings.ingest_settings import ON_TABLE_ERROR, PARK
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, is_topic_name
 from tiered_stream.options.offset_ranges import extend_ranges
 
@@ -85,6 +86,11 @@ class Parked:
     def newest(self) -> Held:
         """The missing offset ranges with the newest batch id: `since`, or `tried` if `since` is None."""
         return self.since or self.tried
+
+    @property
+    def lacks(self) -> PartitionRanges:
+        """All offset ranges that the table lacks, or may lack, by partition."""
+        return self.tried.joined(self.newest).ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +233,22 @@ class QueryTablesLog:
         last = SparkCheckpoint(self._folder).last_committed()
         return -1 if last is None else last
 
+    def refuse_parked(self) -> None:
+        """Raise ConfigurationError if an earlier run of the query has parked a table.
+
+        Call this method for a query that does not commit the rows that parked tables lack.
+        """
+        parked = next(iter(self.before(self.last_done() + 1).parked.values()), None)
+        if parked is not None:
+            raise ConfigurationError(
+                f"the table {parked.name} is parked, and this query would never add the rows that it lacks: "
+                f"{parked.reason}. Start the query in the direct lane with {ON_TABLE_ERROR.name}={PARK} until the "
+                "table has these rows"
+            )
+
     def _listed(self) -> list[int]:
         if self._batches is None:
-            self._batches = sorted(int(name) for name in self._folder.entries(FOLDER) if name.isdecimal())
+            self._batches = batch_ids(self._folder.entries(FOLDER))
         return self._batches
 
     def _read(self, batch_id: int) -> QueryTables:

@@ -9,7 +9,7 @@ offset yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -130,6 +130,12 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
         raise CorruptDataError(f"it is damaged: the offset of a source cannot be read ({error})") from error
 
 
+def batch_ids(names: Iterable[str]) -> list[int]:
+    """Return the micro-batch ids among the names of a checkpoint's files, in ascending order."""
+    numbers = (int(name) for name in names if name.isascii() and name.isdecimal())
+    return sorted(number for number in numbers if number <= LONG_MAX)
+
+
 class SparkCheckpoint:
     """Reader of Spark's files in a query's checkpoint; all methods also raise the errors that `folder` raises."""
 
@@ -202,8 +208,7 @@ class SparkCheckpoint:
 
         None: no file name is a micro-batch id.
         """
-        numbers = [int(name) for name in self._folder.entries(log) if name.isascii() and name.isdecimal()]
-        return max((number for number in numbers if number <= LONG_MAX), default=None)
+        return max(batch_ids(self._folder.entries(log)), default=None)
 
     def _name(self, file: str) -> str:
         return f"the checkpoint {self._folder.folder}, {file}"

@@ -117,15 +117,8 @@ class TableCommits:
         """True once the offsets of the query's first files were compared with the commits of other queries."""
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
-        """Return whether the table has the query's batch `batch_id` already.
-
-        The first call also checks that the table lacks no earlier batch that it must have.
-
-        Raises:
-            TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
-                raises the error.
-        """
-        return self._last_commit(query_id, batch_id).batch_id >= batch_id
+        """Return whether the table has the query's batch `batch_id` already; errors are the same as in `last_batch`."""
+        return self.last_batch(query_id, batch_id) >= batch_id
 
     def last_batch(self, query_id: str, batch_id: int) -> int:
         """Return the id of the query's newest batch in the table; -1: there is none.
@@ -146,7 +139,8 @@ class TableCommits:
 
         Raises:
             TableError: the table was replaced by another table, tasks can no longer write its files, or its columns do
-                not accept the files. Or another query has landed the offsets of this query's first files already.
+                not accept the files. Or another query has already landed offsets that this query's first commit would
+                land.
             DataLossError: a topic was deleted and created again since the query's last commit, and
                 `fail_on_data_loss` is true.
         """

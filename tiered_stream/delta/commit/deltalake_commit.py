@@ -52,6 +52,7 @@ CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 DEFAULT_CHECKPOINT_INTERVAL = 10
 """Delta's default number of commits per checkpoint (`DeltaConfigs.CHECKPOINT_INTERVAL`); deltalake's default is 100."""
 NO_CHECKPOINT = PostCommitHookProperties(create_checkpoint=False)
+_POSITIVE = re.compile(r"0*[1-9]\d{0,17}", re.ASCII)
 _LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 _OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -300,7 +301,9 @@ class DeltalakeTable:
         is merely slower to open.
         """
         configuration = state.description.configuration
-        interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
+        given = configuration.get(CHECKPOINT_INTERVAL, "")
+        # Other writers may have set any text.
+        interval = int(given) if _POSITIVE.fullmatch(given) else DEFAULT_CHECKPOINT_INTERVAL
         # The commit may have a higher version, if other commits came first. Then the next call writes the checkpoint.
         before, version = self._checkpoint_looked_for or state.version, state.version + 1
         self._checkpoint_looked_for = version

@@ -12,14 +12,15 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.query_commits import QueryCommits, Result, Share, dead_letters_in, error_like
-from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.schema.routing import table_for
+from tiered_stream.delta.settings.ingest_settings import ROUTE, TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError, some_of
 from tiered_stream.model import PartitionRanges
@@ -78,8 +79,10 @@ class ManyTables(QueryCommits):
         self._first_topics: dict[str, str] = {}
         """First topic that had rows for a table in this run, by table key; the table is opened with its settings."""
 
-    def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
-        return {key: self._threads.submit(self.in_thread(do), share).result for key, share in shares.items()}
+    def _calls(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
+        calls = {key: self._threads.submit(self.in_thread(do), share) for key, share in shares.items()}
+        wait(calls.values())  # an unexpected error of one call must not leave the others running
+        return {key: call.result for key, call in calls.items()}
 
     def begin(self, query_id: str) -> None:
         """Commit the rows that parked tables lack, and report to the planner the tables that stay parked.
@@ -88,11 +91,14 @@ class ManyTables(QueryCommits):
         the first batch of a run.
 
         Raises:
+            ConfigurationError: a topic goes to another table now, and its earlier table is parked.
             DataLossError: records that a parked table lacks are gone.
             TableError: a parked table still cannot be written, and `ingest.onTableError` is not `park`.
         """
         last = self.tables_log.last_done()
-        tables = self._caught_up(query_id, self.tables_log.before(last + 1))
+        tables = self.tables_log.before(last + 1)
+        self._check_routes(tables.parked)
+        tables = self._caught_up(query_id, tables)
         if last >= 0:
             self.tables_log.after(last, tables)
         if tables.parked and not self.routing.spec.parks:
@@ -175,6 +181,26 @@ class ManyTables(QueryCommits):
         return first
 
     # Tables that are parked
+
+    def _check_routes(self, parked: Mapping[str, Parked]) -> None:
+        """Check that the topics whose rows a parked table lacks still go to this table.
+
+        Another table cannot get these rows under their batch id, because it may have later batches of the query.
+
+        Raises:
+            ConfigurationError: a topic goes to another table now.
+        """
+        for key, table in parked.items():
+            for partition, lacking in sorted(table.lacks.items()):
+                route = self.routing.route(partition.topic)
+                if route.uri_for(partition.topic) != key:
+                    raise ConfigurationError(
+                        f"topic {partition.topic} goes to the table {table_for(route.table, partition.topic)} now, but "
+                        f"the parked table {table.name} lacks {partition} from {lacking.start} to {lacking.end}: "
+                        f"{table.reason}. Send the topic to {table.name} again ({ROUTE.name}) until this table has the "
+                        "rows. To land them in another table, start a query with a new checkpoint at these offsets "
+                        "(startingOffsets)"
+                    )
 
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
@@ -269,7 +295,7 @@ def _held_ranges(
 
 def _warn(parked: Mapping[str, Parked]) -> None:
     for table in parked.values():
-        offsets = sum(map(len, table.tried.joined(table.newest).ranges.values()))
+        offsets = sum(map(len, table.lacks.values()))
         log.warning(
             "the table %s is parked, and lacks %d offsets up to batch %d: %s",
             table.name, offsets, table.newest.batch, table.reason,

@@ -19,7 +19,13 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
+from tiered_stream.delta.catalog.address import (
+    CREATION_WAITS,
+    TableAddress,
+    cluster_table,
+    replace_columns,
+    set_properties,
+)
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_library import (
     choose_committer,
@@ -34,7 +40,13 @@ from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit, unmet_requirements, why_not_direct
 from tiered_stream.delta.requirements.merge_requirements import check_merge, fitted_rows, rules_for_tasks
-from tiered_stream.delta.requirements.session_requirements import is_created_by_spark, new_table_properties
+from tiered_stream.delta.requirements.session_requirements import (
+    check_created_by_deltalake,
+    is_created_by_spark,
+    lacking_properties,
+    new_table_properties,
+    session_defaults,
+)
 from tiered_stream.delta.requirements.writer_requirements import CLUSTERING, Handling, is_wider
 from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_type
@@ -183,36 +195,53 @@ def _opened(
 
 
 def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, description: TableDescription) -> bool:
-    """Replace a table that an earlier run has created with other columns, and that has never got rows.
+    """Replace a table that has never got rows, and that lacks columns, properties or clustering of the settings.
 
-    So a user can correct the settings of a failed first run, and run the job again. If another writer has changed the
-    table, the table stays as it is. `description` is the table's metadata and protocol.
+    So a user can correct the settings of a failed first run, and run the job again. The table may also lack properties
+    because an earlier run failed while it created the table. If another writer has changed the table, the table stays
+    as it is. `description` is the table's metadata and protocol.
 
     Returns:
-        True if the table was replaced.
+        True if the table was replaced or changed.
 
     Raises:
+        ConfigurationError: the columns or the properties are not allowed.
         TableError: the table's log cannot be read, or the table cannot be replaced.
     """
+    by_spark, properties = has_delta_spark(spark), new_table_properties(spark, spec)
+    fits = _layout(description) == _layout(_planned_description(spec))
+    lacking = _lacking_properties(properties, description)
+    unclustered = by_spark and _lacks_clustering(spec, description)
     # Compared first, because the log is in a store that may be slow.
-    if _layout(description) == _layout(_planned_description(spec)):
+    if (fits and not lacking and not unclustered) or not TableLog(spec).is_unused():
         return False
-    if not TableLog(spec).is_unused():
-        return False
-    properties = new_table_properties(spark, spec)
     check_new_columns(spec.schema, properties)
-    log.info("the table %s has no rows, and is created again with the columns that the settings ask for now", address)
-    if has_delta_spark(spark):
-        replace_columns(spark, address, spec)
-    else:
+    log.info("the table %s has no rows, and gets the columns and properties that the settings ask for now", address)
+    if not by_spark:
         from tiered_stream.delta.commit.deltalake_commit import create_table
 
+        check_created_by_deltalake(session_defaults(spark, spec.properties), spec.properties)
         create_table(spec, spec.schema, properties, replaces=True)
+        return True
+    if not fits:
+        replace_columns(spark, address, spec)
+    if unclustered:
+        cluster_table(spark, address, spec.cluster_by)
+    if lacking:
+        set_properties(spark, address, lacking)
     return True
 
 
 def _layout(description: TableDescription) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {field["name"]: field["type"] for field in description.fields}, tuple(description.partition_columns)
+
+
+def _lacking_properties(properties: Mapping[str, str], description: TableDescription) -> dict[str, str]:
+    return lacking_properties(properties, description.configuration, description.writer_features)
+
+
+def _lacks_clustering(spec: TableSpec, description: TableDescription) -> bool:
+    return bool(spec.cluster_by) and CLUSTERING not in description.writer_features
 
 
 def _found_soon(spec: TableSpec) -> DeltaTable | None:
@@ -240,7 +269,7 @@ def _create(
         ConfigurationError: the columns or the settings are not allowed.
         TableError: the table cannot be created, or is not at `spec.uri` afterwards.
     """
-    from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
+    from tiered_stream.delta.commit.deltalake_commit import create_table, describe, open_table
 
     properties = new_table_properties(spark, spec)
     check_new_columns(spec.schema, properties)
@@ -256,8 +285,10 @@ def _create(
     try:
         create(address)
     except TableError:
-        if open_table(spec) is None:  # else another query has just created it
-            raise
+        created = open_table(spec)
+        known = None if created is None else describe(created)
+        if known is None or _lacking_properties(properties, known) or _lacks_clustering(spec, known):
+            raise  # otherwise another query has just created it
     table = _found_soon(spec)
     if table is None:
         raise TableAccessError(

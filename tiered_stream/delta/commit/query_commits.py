@@ -151,17 +151,17 @@ class QueryCommits(ABC):
         """
         done: dict[str, Result] = {}
         failed: Failed = {}
-        for key, result in self._begin(do, shares).items():
+        for key, result in self._calls(do, shares).items():
             try:
                 done[key] = result()
             except TieredStreamError as error:
                 failed[key] = error
         return done, failed
 
-    def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
+    def _calls(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
         """Return, by table key, a function that returns the result of `do(share)`, or raises the error of this call.
 
-        A subclass can begin the calls of `do` in threads.
+        A subclass can call `do` in threads, and return after all calls have ended.
         """
         return {key: partial(do, share) for key, share in shares.items()}
 

@@ -85,15 +85,8 @@ class TableLog:
         Raises:
             TableError: a file cannot be read, or is malformed.
         """
-        try:
-            found = (
-                committed_topic_ids(commit.metadata)
-                for commit in self.newest_commits(last, first)
-                if commit.query_id == query_id
-            )
-            return next(filter(None, found), {})
-        except ValueError as error:
-            raise TableError(f"the table {self._spec.uri}: {error}") from error
+        commits = (commit for commit in self.newest_commits(last, first) if commit.query_id == query_id)
+        return next(filter(None, (committed_topic_ids(commit.metadata) for commit in commits)), {})
 
     def is_unused(self) -> bool:
         """Return whether the log has only commits by which this package created the table, so that it has no rows."""
@@ -228,22 +221,16 @@ def _action(line: object, kind: str) -> dict[str, Any] | None:
     return action
 
 
-def committed_topic_ids(metadata: object) -> dict[str, UUID]:
+def committed_topic_ids(metadata: str) -> dict[str, UUID]:
     """Return the Kafka topic ids in a commit's user metadata, by topic.
 
-    The mapping is empty if the metadata has no topic ids, such as the metadata of another writer.
-
-    Raises:
-        ValueError: the metadata has topic ids that are malformed.
+    The mapping is empty if the metadata has no topic ids or has them in another form, such as the metadata of another
+    writer.
     """
     try:
-        values = orjson.loads(metadata) if isinstance(metadata, str) else None
-    except orjson.JSONDecodeError:
+        return {topic: uuid_from_text(text) for topic, text in orjson.loads(metadata)[TOPIC_IDS].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
-    ids = values.get(TOPIC_IDS, {}) if isinstance(values, dict) else {}
-    if not isinstance(ids, dict) or not all(isinstance(topic_id, str) for topic_id in ids.values()):
-        raise ValueError(f"{ids!r:.80} are no topic ids")
-    return {topic: uuid_from_text(text) for topic, text in ids.items()}
 
 
 def _changed_keys(metrics: Mapping[str, Any]) -> ChangedKeys | None:
@@ -361,9 +348,6 @@ def landed_before(
     Returns:
         Texts about the other queries that have landed offsets in `wanted`. None: no other query has landed any of
             `wanted`.
-
-    Raises:
-        ValueError: a commit of another query has malformed topic ids.
     """
     others = [
         (commit, ranges)

@@ -19,12 +19,13 @@ from uuid import uuid4
 
 import orjson
 from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JJavaError
 from pyspark import inheritable_thread_target
-from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog import address as addresses
-from tiered_stream.delta.catalog.java_errors import own_error, spark_errors
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_stopped, own_error, spark_errors
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
@@ -44,6 +45,7 @@ from tiered_stream.delta.schema.row_schema import check_by_spark, time_zone
 from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec, TableStorage
 from tiered_stream.delta.settings.query_settings import QuerySettings
 from tiered_stream.delta.write.data_files import DataFile, data_files
+from tiered_stream.delta.write.file_systems import normal_path
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
@@ -287,7 +289,7 @@ class TopicTables:
             TableError: the catalog has the table in another folder than `spec.key`, or cannot be reached.
         """
         if "/" in spec.name:
-            return addresses.path_address(spec.name, spec.key)
+            return addresses.TableAddress(normal_path(spec.name), None, spec.key)
         address = addresses.find_address(self.spark, spec.name)
         if address.uri not in (None, spec.key):
             raise TableError(
@@ -365,17 +367,19 @@ class ParkedRows:
         try:
             rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
             return data_files(rows.collect())
-        except PySparkException as error:
-            raise _reading_error(str(error), ranges) from error
+        except JAVA_ERRORS as error:
+            if is_stopped(error):
+                raise
+            raise _reading_error(error, ranges) from error
 
 
-def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
-    """Return the error for a failed read of the offset ranges; `text` is the text of the exception that Spark raised.
+def _reading_error(error: Py4JJavaError | CapturedException, ranges: PartitionRanges) -> TieredStreamError:
+    """Return the error for a failed read of the offset ranges; `error` is the exception that Spark raised.
 
-    The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
+    The result is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
     """
     named = sorted(ranges.items())[:_MAX_NAMED]
     described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)
-    name, why = own_error(text)
+    name, why = own_error(str(error))
     kind = DataLossError if DataLossError.__name__ in name else TableError
-    return kind(f"its rows ({described}) cannot be read again: {why}")
+    return kind(f"its rows ({described}) cannot be read again: {why if name else first_line(error)}")

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import QueryRun, by_micro_batch, query_id_of
+from tiered_stream.delta.checkpoint.query_tables import QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
@@ -58,9 +59,12 @@ class SparkLane:
         """Start the query, and create the table for dead letters if it is set and missing.
 
         Raises:
-            ConfigurationError: a table for dead letters is set, but the session does not have delta-spark.
+            ConfigurationError: a table for dead letters is set, but the session does not have delta-spark. Or an
+                earlier run of the query has parked a table.
             TableError: the table for dead letters cannot be created, or another run begins with the same checkpoint.
         """
+        if not is_connect(self.spark):
+            QueryTablesLog(CheckpointFolder(self.spark, self.run.checkpoint)).refuse_parked()
         register(self.spark)
         dead_letter_table = self.spec.rows.dead_letter_table
         options: Mapping[str, str] = self.options

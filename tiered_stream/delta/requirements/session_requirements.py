@@ -48,8 +48,9 @@ def codec_option(spark: SparkSession, spec: ingest.TableSpec) -> dict[str, str]:
     return {} if is_sessions else {"compression": spec.codec}
 
 
-_DELTA, _IGNORE_PROTOCOL = "delta.", "delta.ignoreProtocolDefaults"
-_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.feature.")
+_DELTA, _FEATURE, _IGNORE_PROTOCOL = "delta.", "delta.feature.", "delta.ignoreProtocolDefaults"
+_VERSIONS = ("delta.minReaderVersion", "delta.minWriterVersion")
+_PROTOCOL = (*_VERSIONS, _FEATURE)
 """Beginnings of the names of properties for protocol versions and features."""
 
 CREATED_ALIKE = frozenset(
@@ -105,6 +106,22 @@ def new_table_properties(spark: SparkSession, spec: ingest.TableSpec) -> dict[st
     The result has the properties of `spec`, and the session's defaults for other names.
     """
     return session_defaults(spark, spec.properties) | spec.properties
+
+
+def lacking_properties(
+    properties: Mapping[str, str], known: Mapping[str, str], writer_features: Iterable[str]
+) -> dict[str, str]:
+    """Return the entries of `properties` that a table lacks or has with another value.
+
+    `known` has the table's properties, and `writer_features` its features for writers. Protocol versions are left out.
+    """
+    features = {_FEATURE + name for name in writer_features}
+    known = {name.lower(): value for name, value in known.items()}
+    return {
+        name: value
+        for name, value in properties.items()
+        if known.get(name.lower()) != value and name not in {*features, *_VERSIONS, _IGNORE_PROTOCOL}
+    }
 
 
 def is_created_by_spark(spark: SparkSession, spec: ingest.TableSpec, *, has_delta: bool) -> bool:
