@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.plan.made_up_tier import MadeUpTier
 from tiered_stream.model import TopicPartition
-from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, must_wait, proportional_ends
+from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, proportional_ends
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 Offsets = dict[TopicPartition, int]
@@ -88,26 +88,3 @@ def test_an_end_moves_back_to_a_segment_end(
 ) -> None:
     backlog = Backlog(start, latest, MadeUpTier.ending_at(segments))
     assert ends_at_segments(backlog, ends) == aligned
-
-
-@pytest.mark.contract("1.8 least offsets")
-@pytest.mark.parametrize(
-    ("latest", "waited_ms", "waits"),
-    [
-        ({T0: 14}, 0, True),
-        ({T0: 15}, 0, False),
-        ({T0: 14}, 4999, True),
-        ({T0: 14}, 5000, False),
-        ({T0: 10, T1: 5}, 0, False),
-    ],
-    ids=["too few", "enough", "not yet long enough", "long enough", "a new partition counts from 0"],
-)
-def test_a_batch_waits_for_the_least_offsets_or_the_delay(
-    latest: dict[TopicPartition, int], waited_ms: int, waits: bool
-) -> None:
-    assert must_wait({T0: 0}, latest, 15, waited_ms=waited_ms, delay_ms=5000) is waits
-
-
-def test_only_offsets_beyond_the_start_count_as_new() -> None:
-    for end, waits in ((114, True), (115, False)):
-        assert must_wait({T0: 100}, {T0: end}, 15, waited_ms=0, delay_ms=5000) is waits

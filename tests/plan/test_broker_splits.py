@@ -12,6 +12,7 @@ from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.plan.broker_splits import BrokerSplitMarker
+from tiered_stream.plan.pruning import Numbers, Pruning
 from tiered_stream.plan.splits import splits_for
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
@@ -46,6 +47,11 @@ def test_tiered_offsets_that_brokers_must_send_are_marked_with_the_reason() -> N
     assert reasons(plan_batch(options(), source)) == {T0: "no_storage", T1: ""}
     source = LogSource(TieredOffsets({T0: 60}), NOTHING)
     assert reasons(plan_batch(options(), source)) == {T0: "not_located", T1: ""}
+
+
+def test_splits_of_a_query_with_pushed_filters_are_marked_too() -> None:
+    source = LogSource(TieredOffsets({T0: 60, T1: 60}), NOTHING)
+    assert reasons(plan_batch(options(), source, Pruning(partitions=Numbers.of([1])))) == {T1: "not_located"}
 
 
 def test_a_query_that_reads_only_the_tail_is_not_marked() -> None:
@@ -107,9 +113,12 @@ def test_segments_that_become_tiered_while_the_first_batch_is_planned_are_read_f
         (LogSource(TieredOffsets({T1: 7}), NOTHING), "offsets from 0 on of t-1 are tiered, but no segment"),
     ],
 )
-def test_a_query_that_may_not_fall_back_fails_at_its_start(source: LogSource, text: str) -> None:
+@pytest.mark.parametrize("pruning", [None, Pruning()], ids=["no filter", "pushed filters"])
+def test_a_query_that_may_not_fall_back_fails_at_its_start(
+    source: LogSource, text: str, pruning: Pruning | None
+) -> None:
     with pytest.raises(ConfigurationError, match=rf"remote\.fallback=fail: .*{text}.*`tiered-stream doctor`"):
-        plan_batch(options(**{"remote.fallback": "fail"}), source)
+        plan_batch(options(**{"remote.fallback": "fail"}), source, pruning)
 
 
 def test_brokers_that_do_not_say_what_is_tiered_cost_no_query(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.read_cost import (
     NO_LOCATOR,
+    NO_SEGMENT,
     NOT_TIERED_YET,
     Prices,
     ReadCost,
@@ -55,6 +56,14 @@ def test_how_much_comes_from_brokers_is_said_with_the_settings_that_keep_it_ther
         "until they are 1 h old (remote.copy.lag.ms=3600000, remote.copy.lag.bytes=-1).",
     ]
     assert shown(LogSource(Told(), None)) == [f"From brokers: 300 of 300 offsets (100.0%): {NO_LOCATOR}."]
+
+
+def test_each_reason_has_the_offsets_that_brokers_send_for_it() -> None:
+    gap = MadeUpTier({SLOW: [TieredLog(0, 50), TieredLog(80, 190)], QUICK: [TieredLog(0, 100)]})
+    assert shown(LogSource(InMemoryOffsets(), gap)) == [
+        f"From brokers: 30 of 300 offsets (10.0%): {NO_SEGMENT}.",
+        f"From brokers: 10 of 300 offsets (3.3%): {NOT_TIERED_YET}.",
+    ]
 
 
 def test_nothing_is_said_where_nothing_comes_from_brokers() -> None:

@@ -117,6 +117,16 @@ def test_the_least_offsets_are_waited_for() -> None:
     assert stream.next_end({T0: 20}, limited=False) == {T0: 22}
 
 
+def test_all_offsets_of_a_new_partition_count_towards_the_least() -> None:
+    reader, clock = InMemoryOffsets({"t": [Log(0, 10)]}), Clock()
+    stream = planner(reader, clock=clock, minOffsetsPerTrigger="15", maxTriggerDelay="5s")
+    assert stream.next_end({T0: 0}, limited=True) == {T0: 10}  # the first after a start fires
+    reader.logs["t"] = [Log(0, 12), Log(5, 12)]
+    assert stream.next_end({T0: 10}, limited=True) == {T0: 10}
+    reader.log(T1).latest = 13
+    assert stream.next_end({T0: 10}, limited=True) == {T0: 12, T1: 13}
+
+
 @pytest.mark.contract("1.8 least and most", "2.29")
 def test_waiting_and_capping_work_together() -> None:
     reader, clock = InMemoryOffsets({"t": [Log(0, 50)]}), Clock()

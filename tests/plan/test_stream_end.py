@@ -94,6 +94,24 @@ def test_until_its_time_has_come_a_partition_without_such_a_record_goes_on() -> 
     assert end.within({}, {T0: 9}) == {T0: 6}
 
 
+def test_an_end_at_a_time_stays_open_while_a_transaction_is_open() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 4, {0: 1}, high_watermark=7)]})
+    end = end_of(reader, now_ms=1000, endingTimestamp="45")
+    assert end.within({}, {T0: 4}) == {T0: 4}
+    assert end.written is None
+    reader.logs["t"] = [Log(0, 9, {0: 1})]  # the transaction is committed
+    assert end.within({T0: 4}, {T0: 9}) == {T0: 9}
+    reader.log(T0).latest = 12
+    assert end.within({T0: 9}, {T0: 12}) == {T0: 9}
+
+
+def test_an_end_at_the_log_s_end_has_all_offsets_that_came_before_its_time() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 9, {0: 1})]})
+    end = end_of(reader, now_ms=45, endingTimestamp="45")
+    assert end.within({}, {T0: 4}) == {T0: 4}  # five offsets came after this look-up, and before the time
+    assert end.within({T0: 4}, {T0: 12}) == {T0: 9}
+
+
 def test_back_from_now_is_counted_once() -> None:
     end = end_of(InMemoryOffsets({"t": [Log(0, 20, TIMES)]}), now_ms=1045, endingTimestamp="-1s")
     assert end.within({}, {T0: 20}) == {T0: 5}

@@ -258,6 +258,25 @@ def test_there_is_one_server_for_the_same_variables() -> None:
     assert forked_python({**GIVEN, "PYTHONHASHSEED": "3"}, tasks=False) not in (None, first)
 
 
+def test_a_server_for_other_variables_takes_the_place_of_the_one_before() -> None:
+    before = forked_python({**GIVEN, "PYTHONHASHSEED": "8"}, tasks=False)
+    former = forked_python_module._served
+    assert before is not None and former is not None and former.runs
+    assert forked_python({**GIVEN, "PYTHONHASHSEED": "9"}, tasks=False) not in (None, before)
+    assert not former.runs and not former._folder.exists()
+    program = [before, "-c", "print('it goes on')"]  # a query that was started before has it
+    assert subprocess.check_output(program, env=environment(), stderr=subprocess.DEVNULL, text=True) == "it goes on\n"
+
+
+def test_a_server_that_cannot_be_forked_leaves_no_folder(tmp_path: Path) -> None:
+    started = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    (tmp_path / "sitecustomize.py").write_text(started)
+    given = {**GIVEN, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    with closing(ServedPython(given, tasks=False)) as found:
+        assert found._process.wait() == 1
+        assert not found._folder.exists()
+
+
 def test_a_server_that_has_ended_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {**GIVEN, "PYTHONHASHSEED": "6"}
     assert forked_python(given, tasks=False) is not None

@@ -62,6 +62,12 @@ def test_a_wrong_option_is_said_before_anything_is_read() -> None:
         scan(archive_options(PLAIN, {"startingOffsets": "yesterday"}))
 
 
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_number_of_threads_that_cannot_read_is_refused(threads: int) -> None:
+    with pytest.raises(ConfigurationError, match="threads"):
+        scan(archive_options(PLAIN), threads=threads)
+
+
 def test_it_needs_no_spark() -> None:
     check = "import sys, tiered_stream; tiered_stream.scan; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0

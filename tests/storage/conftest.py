@@ -42,6 +42,18 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
     )
 
 
+@pytest.fixture
+def nameless_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process's user has no entry in the system's database, as in a container with a user id of its own."""
+
+    def find(_: int) -> None:
+        raise KeyError
+
+    for variable in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", find)
+
+
 _SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs", "hdfs", "secured hdfs")]
 
 

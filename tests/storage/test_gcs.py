@@ -13,7 +13,9 @@ from tests.storage.scripted_http import ScriptedHttp
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.identity.google_identity import Kind, google_identity
 from tiered_stream.storage.open_store import open_store, open_writable
 
 SECRET = "the-secret-that-nobody-may-see"
@@ -103,6 +105,35 @@ def test_a_token_of_federated_credentials_is_requested_again_if_the_service_is_b
         )
         assert bytes(open_store(options).get("key", ByteRange(0, 1))) == b"a"
         assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]", b"<html>", b"{}", b'{"expires_in": 3600}', b'{"access_token": "token"}',
+        b'{"access_token": "token", "expires_in": "soon"}', b'{"access_token": "token", "expires_in": 1e999}',
+    ],
+)  # fmt: skip
+def test_a_response_without_a_token_that_can_be_used_is_an_error_of_access(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "subject").write_text("subject")
+    with ScriptedHttp([answer(200, content)]) as server:
+        source = {"token_url": f"{server.url}/token", "credential_source": {"file": str(tmp_path / "subject")}}
+        options = StorageOptions(
+            uri="gs://bucket/p", gcs_endpoint_url=server.url, gcs_credentials_json=json.dumps(FEDERATED | source)
+        )
+        tokens = google_identity(options, "").tokens(RequestTimeouts.of(options))
+        assert tokens is not None
+        with pytest.raises(StorageAccessError):
+            tokens.token()
+
+
+def test_a_user_without_a_home_has_the_identity_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, nameless_user: None
+) -> None:
+    for variable in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    identity = google_identity(StorageOptions(uri="gs://bucket/p"), "")
+    assert (identity.kind, identity.why_not_deltalake()) == (Kind.MACHINE, None)
 
 
 @pytest.mark.parametrize(

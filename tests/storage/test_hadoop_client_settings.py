@@ -73,6 +73,13 @@ def test_files_may_include_others_and_have_variables(conf: Path, monkeypatch: py
     assert default_file_system() == "hdfs://lake"
 
 
+def test_a_variable_that_the_system_cannot_give_stays_as_it_is(conf: Path, nameless_user: None) -> None:
+    values = {"hadoop.tmp.dir": "/tmp/hadoop-${user.name}", "a": "${user.home}/a", "fs.defaultFS": "hdfs://lake"}
+    write_site(conf / "core-site.xml", values)
+    found = hadoop_settings_of(StorageOptions())
+    assert {name: found[name] for name in values} == values
+
+
 @pytest.mark.parametrize("href", ["core-site.xml", "none.xml", "http://host/a.xml", ""])
 def test_an_include_that_leads_nowhere_is_refused_by_its_file(conf: Path, href: str) -> None:
     (conf / "core-site.xml").write_text(SITE.format(f'<xi:include href="{href}"/>'))

@@ -61,6 +61,6 @@ def write_object(files: TableSpec, name: str) -> bool:
     uploader = open_writable(files.storage.at(f"{parts.scheme}://{parts.netloc}"), TABLES)
     uploader.put(key, b"")
     try:
-        return not uploader.create(key, b"")
+        return not uploader.create(key)
     finally:
         uploader.delete(key)

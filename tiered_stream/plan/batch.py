@@ -31,22 +31,22 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
     """
     left_to_brokers = BrokerSplitMarker(options, source)
     ranges, topic_ids = batch_offsets(options, source)
-    if pruning is None:
 
-        def plan() -> list[Split]:
+    def plan() -> list[Split]:
+        if pruning is None:
             return splits_for(ranges, options, source.locator, topic_ids)
+        pruned = pruning.ranges(ranges)
+        needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
+        splits = splits_for(pruned, options, source.locator, topic_ids, needed)
+        logger.info(
+            "the query's filters leave %d of %d partitions, and %d of the %d tiered segments at the wanted offsets "
+            "(%d of %d bytes)",
+            len(pruned), len(ranges), len(needed.needed_bytes), len(needed.needed_bytes) + len(needed.skipped_bytes),
+            sum(needed.needed_bytes.values()), sum(needed.needed_bytes.values()) + sum(needed.skipped_bytes.values()),
+        )  # fmt: skip
+        return splits
 
-        return list(left_to_brokers.marked(plan(), plan))
-    pruned = pruning.ranges(ranges)
-    needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
-    splits = splits_for(pruned, options, source.locator, topic_ids, needed)
-    logger.info(
-        "the query's filters leave %d of %d partitions, and %d of the %d tiered segments at the wanted offsets "
-        "(%d of %d bytes)",
-        len(pruned), len(ranges), len(needed.needed_bytes), len(needed.needed_bytes) + len(needed.skipped_bytes),
-        sum(needed.needed_bytes.values()), sum(needed.needed_bytes.values()) + sum(needed.skipped_bytes.values()),
-    )  # fmt: skip
-    return splits
+    return list(left_to_brokers.marked(plan(), plan))
 
 
 def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:

@@ -1,4 +1,4 @@
-"""Ends of micro-batches by limits: `maxOffsetsPerTrigger`, `maxBytesPerTrigger` and `minOffsetsPerTrigger`.
+"""Ends of micro-batches by limits: `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
 
 Metadata gives the sizes of tiered segments, and an offset index gives the bytes within a segment. Offsets that are not
 tiered are assumed to have as many bytes per offset as the partition's segments.
@@ -65,18 +65,6 @@ def ends_at_segments(backlog: Backlog, ends: PartitionOffsets) -> dict[TopicPart
             if at >= 0 and segment_ends[at] > offsets.start:
                 aligned[partition] = int(segment_ends[at])
     return aligned
-
-
-def must_wait(
-    start: PartitionOffsets, latest: PartitionOffsets, minimum: int, *, waited_ms: float, delay_ms: float
-) -> bool:
-    """Return whether `minOffsetsPerTrigger` delays the next micro-batch.
-
-    The micro-batch is delayed while `waited_ms` is below `delay_ms` and fewer than `minimum` offsets lie between
-    `start` and `latest`. As in Spark, all offsets from 0 on count in a partition that is not in `start`.
-    """
-    new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
-    return waited_ms < delay_ms and new_offsets < minimum
 
 
 @dataclass(frozen=True, slots=True)

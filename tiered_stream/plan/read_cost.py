@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 from uuid import UUID
@@ -67,8 +67,8 @@ class PartitionCost:
     """Cost of reading the offsets of one partition, from `start_offset` to `end_offset` (exclusive).
 
     `splits` and `segments` are the numbers of splits and of tiered segments that are read. `storage_bytes` is the
-    number of bytes that `gets` GETs read from the storage. `broker_offsets` is the number of offsets that are read from
-    the brokers, for the reason `broker_reason`. `skipped` is the number of offsets in segments that need not be read.
+    number of bytes that `gets` GETs read from the storage. `broker_reasons` has the numbers of offsets that are read
+    from the brokers, by reason. `skipped` is the number of offsets in segments that need not be read.
     """
 
     topic: str
@@ -79,8 +79,7 @@ class PartitionCost:
     segments: int = 0
     storage_bytes: int = 0
     gets: int = 0
-    broker_offsets: int = 0
-    broker_reason: str | None = None
+    broker_reasons: dict[str, int] = field(default_factory=dict)
     skipped: int = 0
 
     @classmethod
@@ -93,11 +92,25 @@ class PartitionCost:
         """Number of offsets in the partition's range, which is an upper bound of its number of records."""
         return self.end_offset - self.start_offset
 
+    @property
+    def broker_offsets(self) -> int:
+        """Number of offsets that are read from the brokers."""
+        return sum(self.broker_reasons.values())
+
+    @property
+    def broker_reason(self) -> str | None:
+        """Reason for which most of the `broker_offsets` are read from the brokers; None if there are none."""
+        return max(self.broker_reasons, key=self.broker_reasons.__getitem__, default=None)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the cost as a dictionary for JSON."""
+        names = ("offsets", "broker_offsets", "broker_reason")
+        return asdict(self) | {name: getattr(self, name) for name in names}
+
     def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID]) -> None:
         """Add the cost of one split of this partition, and subtract the split's number of offsets from `self.skipped`.
 
-        A split without locations is read from the brokers. It changes only `splits`, `skipped`, `broker_offsets` and
-        `broker_reason`.
+        A split without locations is read from the brokers. It changes only `splits`, `skipped` and `broker_reasons`.
 
         Args:
             counted: ids of segments that earlier calls, also of other partitions, have counted. A segment of the split
@@ -106,8 +119,8 @@ class PartitionCost:
         self.splits += 1
         self.skipped -= len(split.offsets)
         if not split.locations:
-            self.broker_offsets += len(split.offsets)
-            self.broker_reason = _broker_reason(split, self.end_offset, options, source)
+            reason = _broker_reason(split, self.end_offset, options, source)
+            self.broker_reasons[reason] = self.broker_reasons.get(reason, 0) + len(split.offsets)
             return
         parts = [(location.segment, location.bytes) for location in split.locations]
         segment_ids = {segment.segment_id for segment, _ in parts} - counted
@@ -124,7 +137,7 @@ def total_costs(
     """Return the cost of reading each partition's offset range, sorted by partition.
 
     If offsets are not tiered yet, and the brokers delay the copy of closed segments (`CopyLag`), the delay is added to
-    `broker_reason`.
+    the reason in `broker_reasons`.
 
     Args:
         splits: all splits of the ranges.
@@ -134,11 +147,12 @@ def total_costs(
     segments: set[UUID] = set()
     for split in splits:
         costs[split.topic_partition].add(split, options, source, segments)
-    waiting = {partition.topic for partition, cost in costs.items() if cost.broker_reason == NOT_TIERED_YET}
+    waiting = {partition.topic for partition, cost in costs.items() if NOT_TIERED_YET in cost.broker_reasons}
     lags = copy_lags(source.offset_reader, waiting) if waiting else {}
     for partition, cost in costs.items():
-        if cost.broker_reason == NOT_TIERED_YET and partition.topic in lags:
-            cost.broker_reason = f"{NOT_TIERED_YET}; {lags[partition.topic]}"
+        if NOT_TIERED_YET in cost.broker_reasons and partition.topic in lags:
+            reason = f"{NOT_TIERED_YET}; {lags[partition.topic]}"
+            cost.broker_reasons[reason] = cost.broker_reasons.pop(NOT_TIERED_YET)
     return tuple(costs[partition] for partition in sorted(costs))
 
 
@@ -148,8 +162,7 @@ def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
     reasons: Counter[str] = Counter()
     for cost in costs:
         total += cost.offsets
-        if cost.broker_reason and cost.broker_offsets:
-            reasons[cost.broker_reason] += cost.broker_offsets
+        reasons.update(cost.broker_reasons)
     return [
         f"From brokers: {count:,} of {total:,} offsets ({count / total:.1%}): {reason}."
         for reason, count in sorted(reasons.items())
@@ -206,7 +219,7 @@ class ReadCost:
     def figures(self) -> dict[str, Any]:
         """Return the partitions' costs, sums, time (seconds) and price (US dollars) as a dictionary for JSON."""
         return {
-            "partitions": [asdict(partition) | {"offsets": partition.offsets} for partition in self.partitions],
+            "partitions": [partition.figures() for partition in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},
             "tasks": self.tasks,
             "seconds": round(self.seconds, 1),

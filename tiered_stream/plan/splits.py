@@ -67,7 +67,10 @@ def splits_for(
     max_records = options.max_records_per_partition
     not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
     check_demanded_splits([len(offsets) for offsets in not_empty.values()], options.min_partitions, max_records)
-    pieces = {partition: divide_by_records(offsets, max_records) for partition, offsets in not_empty.items()}
+    pieces = {
+        partition: divide(offsets, -(-len(offsets) // max_records) if max_records else 1)
+        for partition, offsets in not_empty.items()
+    }
     located: PartitionLocations = {}
     if locator is not None:
         located = _cut_at_pieces(pieces, _locate(locator, not_empty, topic_ids, needed), locator, needed)
@@ -115,14 +118,6 @@ def _locate(
         if partition.topic in topic_ids and ids != {topic_ids[partition.topic]}:
             located[partition] = ()
     return located
-
-
-def divide_by_records(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
-    """Divide `offsets` into as few nearly equal ranges as possible, with at most `max_records` offsets each.
-
-    If `max_records` is None, return the whole range.
-    """
-    return divide(offsets, -(-len(offsets) // max_records) if max_records else 1)
 
 
 def _cut_at_pieces(

@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import Notes, StreamOffsets, notes_of
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
-from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, ends_by_bytes, must_wait, proportional_ends
+from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, ends_by_bytes, proportional_ends
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids, ends_within, offset_ranges, within_log
 from tiered_stream.plan.offset_lookup import Assignment, OffsetLookup
 from tiered_stream.plan.stream_bounds import FirstBatch, StreamEnd, check_target
@@ -164,6 +164,7 @@ class StreamPlanner:
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """Return whether `minOffsetsPerTrigger` delays the micro-batch; if it does not, record this trigger's time.
 
+        As in Spark, all offsets from 0 on count as new in a partition that is not in `start`.
         Under `Trigger.AvailableNow`, the option never delays a micro-batch, because the run would then end too early.
         """
         minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
@@ -171,7 +172,8 @@ class StreamPlanner:
             return False
         now = self._clock()
         waited_ms = delay_ms if self._last_trigger_ms is None else now - self._last_trigger_ms
-        if must_wait(start, latest, minimum, waited_ms=waited_ms, delay_ms=delay_ms):
+        new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
+        if waited_ms < delay_ms and new_offsets < minimum:
             return True
         self._last_trigger_ms = now
         return False

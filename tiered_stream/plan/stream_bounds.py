@@ -173,7 +173,8 @@ class StreamEnd:
 
     If the stream ends at a time, the end of a partition is its first offset at or after that time. While there is no
     such offset, the partition is read further. If there is still none when that time has come, the partition ends at
-    its log's end. A partition that the ending options do not name was added after the first look-up, and is not read.
+    its log's end. While a transaction is open, it is read further, until the transaction has ended. A
+    partition that the ending options do not name was added after the first look-up, and is not read.
 
     Spark's offset log stores the property `written` with the end of each micro-batch. So a restart changes neither an
     end offset nor a time that the options give relative to now.
@@ -203,7 +204,7 @@ class StreamEnd:
         self._continue(notes_of(start).end)
         self._check(start.keys(), latest.keys())
         times = self._times(latest.keys())
-        self._find_ends(times, latest)
+        self._find_ends(times)
         ends = {**self._known.offsets, **(self._given.offsets if isinstance(self._given, AtOffsets) else {})}
         named = [partition for partition in latest if partition in ends or partition in times]
         within = {
@@ -253,26 +254,27 @@ class StreamEnd:
                 return dict.fromkeys(partitions, self._known.time_ms)
         return {}
 
-    def _find_ends(self, times: Mapping[TopicPartition, int], latest: PartitionOffsets) -> None:
+    def _find_ends(self, times: Mapping[TopicPartition, int]) -> None:
         """Look up and keep the end of each partition: the first offset at or after its time.
 
-        If there is no such offset, and the time has come, the log's end is kept.
+        If there is no such offset, the time has come, and no transaction is open, the log's end is kept. The offsets of
+        an open transaction have no timestamps yet, but its records may be older than the time.
 
         Args:
             times: time in ms at which a partition ends, by partition.
-            latest: ends of the logs.
         """
         times = {partition: time_ms for partition, time_ms in times.items() if partition not in self._known.offsets}
         if not times:
             return
-        now_ms = self._lookup.now_ms()
-        offsets = self._lookup.retrying(lambda: self._lookup.reader.for_timestamps(times))
-        found = {
-            partition: latest[partition] if end is None else end
-            for partition, time_ms in times.items()
-            if (end := offsets.get(partition)) is not None or time_ms <= now_ms
-        }
-        if found:
+        now_ms = self._lookup.now_ms()  # first, so that the logs' ends are not older than a time that has come
+        past = [partition for partition, time_ms in times.items() if time_ms <= now_ms]
+
+        def look_up() -> dict[TopicPartition, int]:
+            log_ends = self._lookup.decided(past)
+            offsets = self._lookup.reader.for_timestamps(times)  # last, so that no log's end is beyond a match
+            return log_ends | {partition: offset for partition, offset in offsets.items() if offset is not None}
+
+        if found := self._lookup.retrying(look_up):
             self._known = replace(self._known, offsets={**self._known.offsets, **found})
 
 

@@ -309,12 +309,15 @@ def main() -> None:
     share_heap_with_arrow()  # before a library's thread gets its own heap, which each fork would keep
     signal.signal(signal.SIGCHLD, _reap)
     listener = socket.socket(fileno=int(descriptor))
-    import_for_forks(import_planners)
-    fork = serve(listener, started_with, import_ahead if TASKS in options else None)
+    fork = None
+    try:
+        import_for_forks(import_planners)
+        fork = serve(listener, started_with, import_ahead if TASKS in options else None)
+    finally:
+        if fork is None:  # the server ends, also because it cannot be forked
+            shutil.rmtree(folder, ignore_errors=True)
     if fork:
         _run_and_report(*fork)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,12 @@ class ServedPython:
         return self.runs and not self._address.exists()
 
     def stop(self) -> None:
-        """Kill the server and remove its socket. Its forks keep running, and `program` then starts normal Pythons."""
+        """Kill the server and remove its socket; a fork of the driver does nothing here.
+
+        The server's forks keep running, and `program` then starts normal Pythons.
+        """
+        if self._owner != os.getpid():
+            return
         self._process.kill()
         self._process.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -147,7 +152,8 @@ _starting = Lock()
 def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
     """Return the path of a program that Spark can run in place of Python, and that starts with its imports done.
 
-    The program's fork server is started if it does not run yet with this environment.
+    The program's fork server is started if it does not run yet with this environment. There is one server at a time: a
+    server with another environment is stopped.
 
     Args:
         environment: variables with which Spark starts the program, in addition to the variables of this process.
@@ -158,11 +164,12 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
     """
     global _served
     with _starting:
-        if _served is not None and _served.is_for(environment) and _served.is_cut_off:
-            log.warning("somebody has removed the fork server's socket: another server is started")
+        if _served is not None and (not _served.is_for(environment) or _served.is_cut_off):
+            if _served.is_cut_off:
+                log.warning("somebody has removed the fork server's socket: another server is started")
             _served.stop()
             _served = None
-        if _served is None or not _served.is_for(environment):
+        if _served is None:
             try:
                 _served = ServedPython(environment, tasks=tasks)
             except OSError:

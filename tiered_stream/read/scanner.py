@@ -15,6 +15,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import parse_options
@@ -45,16 +46,18 @@ def scan(
     Args:
         options: options of the source, with the same names as in Spark.
         threads: number of splits that are read at the same time; None: the number of cores that this process may use,
-            limited by a container's CPU quota.
+            limited by a container's CPU quota. It is at least 1.
         ordered: if true, partitions come one after another, each in offset order. If false, batches come as soon as
             they are decoded, so no batch waits for a slower split; the records within a batch are in offset order.
         waiting_bytes: maximum bytes of decoded batches that wait for the consumer. If `ordered` is true, threads may
             have to wait for the consumer, unless this limit is at least `remote.split.bytes` times `threads`.
 
     Raises:
-        ConfigurationError: an option is missing, unknown or malformed.
+        ConfigurationError: an option is missing, unknown or malformed, or `threads` is less than 1.
         TieredStreamError: the read cannot be planned.
     """
+    if threads is not None and threads < 1:
+        raise ConfigurationError(f"threads is {threads}: give a number of at least 1, or None for one for each core")
     parsed = parse_options(options, streaming=False)
     with closing(open_log_source(parsed)) as source:
         splits = plan_batch(parsed, source)

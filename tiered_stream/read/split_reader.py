@@ -20,7 +20,7 @@ from tiered_stream.observe.read_metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.read.task_storage import TaskStorage
+from tiered_stream.read.task_storage import TaskStorage, unknown_format
 from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import MAX_ROWS, PartBounds, RecordBatchDecoder
 from tiered_stream.records.header import aborted_in_fetched
@@ -83,8 +83,8 @@ class SplitReader:
         for batch in _within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
-            last = batch.column("timestamp")[-1].value // 1000
-            self.metrics.record_timestamp_max = max(self.metrics.record_timestamp_max, last)
+            newest = pc.max(batch.column("timestamp")).value // 1000
+            self.metrics.record_timestamp_max = max(self.metrics.record_timestamp_max, newest)
             yield batch if self._columns is None else batch.select(self._columns)
 
     def _read(self) -> Iterator[pa.RecordBatch]:
@@ -99,7 +99,11 @@ class SplitReader:
 
     def _from_storage(self) -> Iterator[pa.RecordBatch]:
         locations = self._split.locations
-        _check_formats(locations)
+        if (unknown := unknown_format(locations)) is not None:
+            raise errors.StorageFormatError(
+                f"segment {unknown.segment.segment_id} is stored as {unknown.storage_format!r}; known here: "
+                f"{STORAGE_FORMAT}"
+            )
         number, decoder = 0, self._location_decoder(locations[0])
         storage = self._storage or TaskStorage((self._split,), self._options)
         fetcher = storage.fetcher
@@ -231,13 +235,3 @@ def _is_within(timestamps: pa.Array, times: TimeRange) -> pa.Array:
     micros = timestamps.cast(pa.int64())
     inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))
     return inside if times.to_ms is None else pc.and_(inside, pc.less(micros, min(times.to_ms * 1000, _INT64_MAX)))
-
-
-def _check_formats(locations: Sequence[SegmentLocation]) -> None:
-    """Raise StorageFormatError unless all locations have the only supported storage format, `STORAGE_FORMAT`."""
-    for location in locations:
-        if location.storage_format != STORAGE_FORMAT:
-            raise errors.StorageFormatError(
-                f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
-                f"{STORAGE_FORMAT}"
-            )

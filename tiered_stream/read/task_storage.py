@@ -24,7 +24,7 @@ class TaskStorage:
     """
 
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
-        self._splits = deque(split for split in splits if split.locations and _has_known_formats(split.locations))
+        self._splits = deque(split for split in splits if split.locations and not unknown_format(split.locations))
         self._options = options
         self._chunks: Generator[tuple[int, bytes], None, None] | None = None
         self._location_number = 0
@@ -123,6 +123,6 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
     )
 
 
-def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
-    """Return whether all locations have the storage format `STORAGE_FORMAT`, the only supported one."""
-    return all(location.storage_format == STORAGE_FORMAT for location in locations)
+def unknown_format(locations: Sequence[SegmentLocation]) -> SegmentLocation | None:
+    """Return the first location whose storage format is not `STORAGE_FORMAT`, the only supported one, or None."""
+    return next((location for location in locations if location.storage_format != STORAGE_FORMAT), None)

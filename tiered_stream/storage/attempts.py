@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Self, TypeVar
@@ -33,6 +33,12 @@ The maximum is twice as long before each further attempt. Each wait is shortened
 """
 _MOST_RETRY_AFTER = 20.0
 """Maximum seconds that one request waits because of `Retry-After` headers, over all its attempts."""
+
+FAILURE_HELD = 1.0
+"""Seconds for which a failure of credentials is raised again without a new request.
+
+So waiting threads do not all repeat the request.
+"""
 
 _process: int | None = None
 """Id of the process that has sent the first request, and so has the storage library's threads; None: no request yet.
@@ -143,6 +149,7 @@ class Attempts:
             AttemptError: an attempt failed in a way that another attempt would not change.
         """
         end = time.monotonic() + self._timeouts.total_ms / 1000
+        failures: list[AttemptError] = []
         timeouts, learned, patience = 0, False, _MOST_RETRY_AFTER
         for number in range(1, _BUSY_ATTEMPTS + 1):
             try:
@@ -153,6 +160,7 @@ class Attempts:
                     continue
                 if not failure.may_pass:
                     raise
+                failures.append(failure)
                 self.slow_down_responses += failure.status in SLOW_DOWN
                 is_busy = failure.status == 429 or failure.code in _BUSY_CODES or failure.retry_after > 0
                 timeouts += failure.kind in (FailureKind.TIMEOUT, FailureKind.CONNECT_TIMEOUT)
@@ -163,18 +171,21 @@ class Attempts:
                 is_over = time.monotonic() + wait >= end
                 is_last = number >= (_BUSY_ATTEMPTS if is_busy else ATTEMPTS) or timeouts == self._timeouts.attempts
                 if is_last or is_over:
-                    raise self._error(failure, name, is_over) from None
+                    raise self._error(failures, name, is_over) from None
             time.sleep(wait)
         raise AssertionError("the last attempt has returned or raised")
 
-    def _error(self, failure: AttemptError, name: str, is_over: bool) -> errors.StorageUnavailableError:
-        """Return the error for `failure`, the last attempt's failure. `is_over`: the time of the request is over."""
+    def _error(self, failures: Sequence[AttemptError], name: str, is_over: bool) -> errors.StorageUnavailableError:
+        """Return the error for a request whose attempts all failed. `is_over`: the time of the request is over."""
+        failure = failures[-1]
         if failure.kind is FailureKind.UNREACHABLE:
             return errors.StorageUnavailableError(self._unreachable(name, failure))
         if failure.kind is FailureKind.BROKEN:
-            return errors.StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
+            times = sum(each.kind is failure.kind for each in failures)
+            return errors.StorageUnavailableError(f"{name}: the connection broke {times} time{'s' * (times > 1)}")
         if failure.kind is FailureKind.STATUS:
-            return errors.StorageUnavailableError(f"{failure} to every request for {name}")
+            which = "every" if {str(each) for each in failures} == {str(failure)} else "the last"
+            return errors.StorageUnavailableError(f"{failure} to {which} request for {name}")
         if is_over:
             return errors.StorageReadTimeoutError(
                 f"{name} did not come within remote.fetch.request.timeout.ms, "
@@ -185,7 +196,7 @@ class Attempts:
                 f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
             )
         return errors.StorageReadTimeoutError(
-            f"no response for {name} within kafka.fetch.remote.read.timeout.ms, in {self._timeouts.attempts} attempts"
+            f"no response for {name} within kafka.fetch.remote.read.timeout.ms, in {len(failures)} attempts"
         )
 
 

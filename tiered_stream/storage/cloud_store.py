@@ -375,9 +375,9 @@ class CloudStore(WritableStore):
         """Return the result of `request`, which is called with a client for each attempt.
 
         `key` is the key of the requested object, for errors. `listing` is true if the request is to list keys, and
-        `is_upload` is true if it is to write an object. If `Service.shows_other_settings` returns True for a failure,
-        `request` is called again with a new client. It is also called again if another thread has replaced the clients
-        since the attempt began.
+        `is_upload` is true if it is to write an object. After a failure, `request` is called again with a new client if
+        the service knows better settings for clients now, such as the bucket's region (`Service.shows_other_settings`).
+        It is also called again if another thread has replaced the clients since the attempt began.
         """
         check_process()
         self.before_request()

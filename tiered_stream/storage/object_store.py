@@ -94,7 +94,7 @@ class ObjectStore(ABC):
         return None
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials that sign URLs end; infinity if they never end a signed URL."""
+        """Return the seconds until the credentials that sign URLs expire, and the URLs with them; infinity: never."""
         return inf
 
     def slow_down_responses(self) -> int:
@@ -109,12 +109,12 @@ class WritableStore(ObjectStore):
         """Write an object, which replaces an object of the same key."""
         self._write_in_time(key, data, overwrite=True)
 
-    def create(self, key: str, data: bytes) -> bool:
-        """Write an object if there is no object of this key; return whether it was written.
+    def create(self, key: str) -> bool:
+        """Write an empty object if there is no object of this key; return whether it was written.
 
         If the response to an attempt was lost, the result is False although this call has written the object.
         """
-        return self._write_in_time(key, data, overwrite=False)
+        return self._write_in_time(key, b"", overwrite=False)
 
     @abstractmethod
     def delete(self, key: str) -> None:

@@ -115,9 +115,9 @@ _windows: PerProcess[RequestWindow] = PerProcess()
 
 
 def window_for(options: Options) -> RequestWindow:
-    """Return the process's shared window for the storage, the fetcher class and the fetch settings in `options`.
+    """Return the process's shared limit of concurrent requests to one storage, with one class of fetcher and settings.
 
-    The window keeps the speeds that earlier tasks of the process have measured.
+    The options name the storage. The limit follows the speeds that earlier tasks of the process have measured.
     """
     key = {"storage": options.storage, "class": options.fetcher_class, "fetch": options.fetch}
     return _windows.get(key, lambda: RequestWindow(options.fetch))

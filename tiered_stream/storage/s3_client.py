@@ -30,7 +30,7 @@ from tiered_stream.errors import ConfigurationError, StorageAccessError, Storage
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.attempts import FAILURE_HELD, AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, TABLES, StoreUse, access_point_region, region_of_host
 from tiered_stream.storage.identity.credential_process import bound_programs
 
@@ -71,8 +71,6 @@ _LONG_ATTEMPT = 1.0
 """
 _MACHINE = "iam-role"
 """botocore's name of the provider that asks an instance's metadata service."""
-_FAILURE_HELD = 1.0
-"""Seconds for which a failure is raised again without a new request, so that waiting threads do not all repeat it."""
 _ANY_KEY = "key"
 _ENVIRONMENT, _SETTINGS = "env", "explicit"
 """botocore's names of the providers of credentials in environment variables, and in this package's settings."""
@@ -281,7 +279,7 @@ class S3Session:
         except (AttemptError, StorageUnavailableError):
             assert last is not None
             refused = StorageAccessError(self._without_credentials(last))
-            self._failure = time.monotonic() + _FAILURE_HELD, refused
+            self._failure = time.monotonic() + FAILURE_HELD, refused
             raise refused from None
         now = datetime.now(UTC)
         expiry: datetime | None = getattr(found, "_expiry_time", None)

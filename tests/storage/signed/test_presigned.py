@@ -16,6 +16,8 @@ import pytest
 
 from tests.rigs.stack.processes import wait_until
 from tests.storage.conftest import s3_options
+from tests.storage.golden_aiven import big_segment
+from tests.storage.golden_aiven import fetcher as golden_fetcher
 from tests.storage.scripted_http import SILENCE, STALL, ScriptedHttp, answer, error, let_time_be, part, stalls_at_once
 from tests.storage.segment import segment
 from tiered_stream.errors import (
@@ -32,6 +34,7 @@ from tiered_stream.errors import (
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.storage.fetcher import cut
 from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
 from tiered_stream.storage.open_store import open_store
 from tiered_stream.storage.signed.presigned import PresignedFetcher, SignedRequests, signed_requests
@@ -279,6 +282,16 @@ def test_no_signature_is_logged_even_where_headers_are_damaged_and_everything_is
 def test_without_a_url_and_without_a_storage_there_is_no_access() -> None:
     made = PresignedFetcher({}, lambda _: None, signed_requests(StorageOptions()))
     assert "no signed location" in fails(StorageAccessError, made)
+
+
+def test_requests_for_a_segment_without_a_url_are_cut_as_its_layout_wants() -> None:
+    signed, unsigned, wanted = segment(4 << 20), big_segment("aiven-zstd-aesgcm"), ByteRange(5, 3 << 20)
+    layout = golden_fetcher("aiven-zstd-aesgcm")
+    made = PresignedFetcher(
+        {signed.segment_id: "http://127.0.0.1:1/key"}, lambda _: None, signed_requests(StorageOptions()), layout
+    )
+    assert made.request_ranges(unsigned, wanted, 1 << 19) == layout.request_ranges(unsigned, wanted, 1 << 19)
+    assert made.request_ranges(signed, wanted, 1 << 19) == cut(wanted, 1 << 19)
 
 
 def test_no_url_is_in_the_repr() -> None:

@@ -242,6 +242,9 @@ def _value_of(match: re.Match[str], settings: Mapping[str, str]) -> str:
         found = os.environ.get(variable)
         is_set = bool(found) if operator == ":-" else found is not None
         return str(found) if is_set else match[0] if default is None else default
-    if name == "user.name":
-        return getpass.getuser()
-    return str(Path.home()) if name == "user.home" else settings.get(name, match[0])
+    with suppress(KeyError, OSError, RuntimeError):  # the system knows no name or no home of this process's user
+        if name == "user.name":
+            return getpass.getuser()
+        if name == "user.home":
+            return str(Path.home())
+    return settings.get(name, match[0])

@@ -20,7 +20,7 @@ import urllib3
 from tiered_stream import timed_http
 from tiered_stream.errors import StorageAccessError, StorageUnavailableError
 from tiered_stream.process.caches import PerProcess
-from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.attempts import FAILURE_HELD, AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
 
 _MAX_BYTES = 1_000_000
@@ -28,8 +28,6 @@ _RENEWED_BEFORE = 300
 """A token is replaced this number of seconds before its expiry; obstore asks for another token at the same time."""
 _RENEWED_AGAIN = 30.0
 """Seconds until a token that ends soon is requested again, because the service may return the same token, or none."""
-_FAILURE_HELD = 1.0
-"""Seconds for which a failure is raised again without a new request, so that waiting threads do not all repeat it."""
 _UPDATE_SECONDS = 10.0
 """Seconds to wait after status 410: Azure's metadata service is being updated, which takes at most 70 s."""
 _CODE = re.compile(r"[A-Za-z_]{1,60}")
@@ -76,7 +74,7 @@ class TokenSource:
                 self._token = token = self._fetch()
             except StorageAccessError as error:
                 if self._failure is None or error is not self._failure[1]:
-                    self._failure = self._now() + _FAILURE_HELD, error
+                    self._failure = self._now() + FAILURE_HELD, error
                 if known is None or known.expires <= self._now():
                     raise
                 return known

@@ -180,7 +180,8 @@ def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
 
 
 def _usual_file() -> Path:
-    return Path.home() / ".config" / "gcloud" / _FILE_NAME  # `object_store` knows no other folder
+    """Return the only path where `object_store` looks for the file; a user without a home has no file there."""
+    return Path(os.path.expanduser("~"), ".config", "gcloud", _FILE_NAME)
 
 
 def _of_file(path: str, setting: str) -> GoogleIdentity:
@@ -258,7 +259,7 @@ def _library_fetch(text: str, identity: str, timeouts: RequestTimeouts) -> Calla
             credentials.refresh(send)
         except TransportError:
             raise AttemptError(FailureKind.BROKEN) from None
-        return AccessToken(credentials.token, credentials.expiry.replace(tzinfo=UTC).timestamp())
+        return _token_of(credentials)
 
     attempts = Attempts(timeouts, lambda name, _: name)
     fix = "check the file, its credential source, and the grants of its pool or service account"
@@ -268,13 +269,21 @@ def _library_fetch(text: str, identity: str, timeouts: RequestTimeouts) -> Calla
             return attempts.send(f"an access token of {identity}", attempt)
         except StorageUnavailableError as error:
             raise StorageAccessError(f"{error}; {fix}") from None
-        except (GoogleAuthError, OSError, ValueError) as error:
+        # google-auth checks few fields of a response.
+        except (GoogleAuthError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             code = _ERROR_CODE.search(str(error))  # the rest of the text may have secrets
             raise StorageAccessError(
                 f"no access token of {identity}: google-auth reports {code[1] if code else type(error).__name__}; {fix}"
             ) from None
 
     return fetch
+
+
+def _token_of(credentials: Any) -> AccessToken:
+    """Return the token of google-auth's credentials. Raise TypeError or AttributeError if the response lacked it."""
+    if not isinstance(credentials.token, str):
+        raise TypeError
+    return AccessToken(credentials.token, credentials.expiry.replace(tzinfo=UTC).timestamp())
 
 
 def _library_credentials(document: dict[str, Any]) -> Any:

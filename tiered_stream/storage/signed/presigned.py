@@ -15,7 +15,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import ClassVar
 from uuid import UUID
@@ -226,6 +226,13 @@ class PresignedFetcher(RemoteStorageFetcher):
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return self._fetcher_without_url(segment).fetch_indexes(segment, types)
+
+    def request_ranges(
+        self, segment: RemoteLogSegment, byte_range: ByteRange, request_bytes: int
+    ) -> Sequence[ByteRange]:
+        if self._unsigned is None or segment.segment_id in self._urls:  # an object with a signed URL has no chunks
+            return super().request_ranges(segment, byte_range, request_bytes)
+        return self._unsigned.request_ranges(segment, byte_range, request_bytes)
 
     def slow_down_responses(self) -> int:
         return self._requests.slow_down_responses() + (self._unsigned.slow_down_responses() if self._unsigned else 0)
