@@ -18,6 +18,7 @@ import orjson
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context
+from urllib3.util.ssltransport import SSLTransport
 
 from tiered_stream.process.logs import muted
 
@@ -38,7 +39,7 @@ def timed_pools(
     """Return a pool of HTTP connections on which each response must end within `response_seconds`; nothing is retried.
 
     The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError. A
-    proxy's response to CONNECT has the same time limit, which starts when the connection is made.
+    proxy's response to CONNECT has the same time limit, which starts when the proxy is connected.
 
     Args:
         connect_seconds: time limit for making a connection.
@@ -138,26 +139,33 @@ def system_tls() -> ssl.SSLContext:
 
 
 class TimedSocket(socket.socket):
-    """Socket whose `recv_into` waits for bytes for at most `time_left()` seconds, and at most for its own timeout.
+    """Socket that waits for bytes for at most `time_left()` seconds, and at most for its own timeout.
 
-    `recv_into` raises TimeoutError if no byte has come by then, or if `time_left()` is 0 or less at the call.
+    `recv` and `recv_into` raise TimeoutError if no byte has come by then, or if `time_left()` is 0 or less at the call.
     """
 
     time_left: Callable[[], float] = staticmethod(lambda: inf)
     """Function that returns the remaining time in seconds. By default the time is not limited."""
 
+    def recv(self, *args: Any) -> bytes:
+        self._limit_wait()
+        return super().recv(*args)
+
     def recv_into(self, *args: Any) -> int:
+        self._limit_wait()
+        return super().recv_into(*args)
+
+    def _limit_wait(self) -> None:
         left = self.time_left()
         if left <= 0:
             raise TimeoutError("the whole response took too long")
         timeout = self.gettimeout()
         if timeout is None or left < timeout:
             self.settimeout(min(left, _MAX_SOCKET_SECONDS))
-        return super().recv_into(*args)
 
 
 class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
-    """TLS socket whose `recv_into` is limited by `time_left`. Python itself limits the time of the handshake."""
+    """TLS socket whose waits for bytes are limited by `time_left`. Python itself limits the time of the handshake."""
 
 
 def timed(sock: socket.socket, time_left: Callable[[], float]) -> TimedSocket:
@@ -173,13 +181,19 @@ class _Connection(HTTPConnection):
     response_seconds: ClassVar[float]
 
     def _new_conn(self) -> socket.socket:
-        return timed(super()._new_conn(), self._time_from_now())
+        return timed(super()._new_conn(), lambda: inf)
+
+    def _tunnel(self) -> None:
+        self._limit_response()
+        super()._tunnel()  # http.client has it
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # urllib3 itself does this
-        assert isinstance(self.sock, TimedSocket)
-        self.sock.time_left = self._time_from_now()
+        self._limit_response()
         return super().getresponse()
 
-    def _time_from_now(self) -> Callable[[], float]:
+    def _limit_response(self) -> None:
+        """Let the next response end within `response_seconds` from now, also one by TLS through a proxy's TLS."""
+        sock = self.sock.socket if isinstance(self.sock, SSLTransport) else self.sock
+        assert isinstance(sock, TimedSocket)
         deadline = time.monotonic() + self.response_seconds
-        return lambda: deadline - time.monotonic()
+        sock.time_left = lambda: deadline - time.monotonic()

@@ -72,9 +72,15 @@ def test_a_query_for_each_topic_needs_topics_by_name_and_a_table_for_each(given:
 def test_topics_whose_queries_would_share_a_table_are_refused() -> None:
     read = {**BY_TOPIC, "subscribe": "orders,Orders"}
     assert len(plan_ingests(read)) == 2
-    assert len(plan_ingests({**read, TABLE: "{topic}", "ingest.topic.Orders.table": "orders"})) == 2
     with pytest.raises(ConfigurationError, match="topics orders and Orders would share the table"):
         plan_ingests({**read, TABLE: "lake.{topic}"})
+
+
+def test_queries_for_one_table_have_different_names() -> None:
+    read = {**BY_TOPIC, "subscribe": "a,b,c", "ingest.topic.a.table": "/lake/all", "ingest.topic.b.table": "/lake/all"}
+    planned = plan_ingests(read)
+    assert [query.table for query in planned] == ["/lake/all", "/lake/all", "/lake/c"]
+    assert len({query.name for query in planned}) == 3 and planned[2].name == "ingest /lake/c"
 
 
 def test_settings_that_do_not_suffice_end_the_job_with_one_line(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.observe.otlp_collector import OtlpCollector, attributes
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
+from tiered_stream.observe import open_telemetry
 from tiered_stream.observe.open_telemetry import OtlpSender
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.prometheus_metrics import PREFIX, QueryMetrics
@@ -154,6 +155,27 @@ def test_the_sdks_variables_hold(collector: OtlpCollector, monkeypatch: pytest.M
     assert sum(point.as_int for each in sums for point in each.data_points) == 1400
     counts = [point.count for metric in collector.metrics() for point in metric.histogram.data_points]
     assert sum(counts) == 8
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_deltas_count_each_request_of_a_query_that_starts_again_once(
+    collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """The sums of the query that ended first go on, or begin at zero if they are beyond those that are kept."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    monkeypatch.setattr(open_telemetry, "_MAX_ENDED", kept)
+    sender = OtlpSender(collector.endpoint)
+    for name in ("orders", "payments", "running"):
+        sender.add(batch(0, name))
+    sender.ended("id of orders")
+    for _ in range(3):  # the third one has no sums of orders
+        flush(sender)
+    sender.ended("id of payments")
+    flush(sender)
+    sender.add(replace(batch(1), query_id="another id"))
+    sender.close()
+    points = [point for metric in collector.metrics() for point in metric.histogram.data_points]
+    assert sum(point.count for point in points if attributes(point) == [("query", "orders")]) == 8
 
 
 def test_a_malformed_interval_is_refused_and_a_disabled_sdk_sends_nothing(

@@ -72,6 +72,24 @@ def test_offsets_may_also_be_the_text_of_a_dictionary_as_older_versions_of_pyspa
 
 
 @REPORTED_LAG.needed
+@pytest.mark.parametrize(
+    ("description", "end"),
+    [
+        ("RateStreamV2[rowsPerSecond=1, rampUpTimeSeconds=0, numPartitions=2]", 5),
+        ("FileStreamSource[file:/folder]", {"logOffset": 0}),
+        ("KafkaV2[Subscribe[u]]", {"u": {"0": 3}}),
+        (source()["description"], {"offset": 5}),
+    ],
+    ids=["rate", "file", "Spark's kafka", "another source in Python"],
+)
+def test_the_offsets_of_another_source_are_no_lag(description: str, end: Any) -> None:
+    other = {**source(end, end), "description": description}
+    ours = source({"t": {"0": 3}}, {"t": {"0": 5}})
+    assert finished_batch(progress(other, ours), ReadMetrics()).lag == {TopicPartition("t", 0): 2}
+    assert finished_batch(progress(other), ReadMetrics()).lag is None
+
+
+@REPORTED_LAG.needed
 def test_the_lags_of_several_sources_are_added_up() -> None:
     sources = source({"t": {"0": 3}}, {"t": {"0": 5}}), source({"u": {"0": 0}}, {"u": {"0": 1}}), source({"v": {}})
     assert describe_batch(finished_batch(progress(*sources), ReadMetrics())).endswith("lag 3 offsets (2 in t-0)")

@@ -97,6 +97,18 @@ def test_a_query_that_failed_and_runs_again_repeats_no_cost() -> None:
     assert "1.0 MiB from storage" in out.getvalue()
 
 
+def test_a_reporter_that_fails_keeps_no_report_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    broken, out = Mock(add=Mock(side_effect=BrokenPipeError), ended=Mock(side_effect=BrokenPipeError)), io.StringIO()
+    with MetricsReceiver() as receiver:
+        listener = QueryListener(receiver, [broken, BatchLines(json=False, out=out)])
+        listener.onQueryProgress(progress_event(0, {OBSERVATION: asdict(ReadMetrics(records=12))}))
+        listener.onQueryTerminated(SimpleNamespace(id=QUERY))  # type: ignore[arg-type]
+    assert [line.split(", ")[0] for line in out.getvalue().splitlines()] == [
+        "orders: batch 0: 12 rows", "orders: in all 12 rows",
+    ]  # fmt: skip
+    assert len(caplog.messages) == 2
+
+
 @pytest.mark.parametrize("has_port", [True, False])
 def test_a_query_without_counters_is_blamed_for_them_only_if_tasks_could_send_some(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_port: bool

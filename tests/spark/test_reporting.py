@@ -8,6 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 from urllib.request import urlopen
 
 import orjson
@@ -22,6 +25,7 @@ from tests.rigs.stack.spark import ROOT, spark_environment
 from tests.spark.abilities import REPORTED_LAG
 from tiered_stream import land, report_queries
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.spark import reporting
 from tiered_stream.spark.report_addresses import session_addresses
 from tiered_stream.spark.reporting import QueryReports
 
@@ -172,6 +176,19 @@ def test_the_token_of_reports_is_in_no_setting_of_the_session(spark: SparkSessio
         assert address.place in settings.values()
         assert not any(address.token.hex() in value for value in settings.values())
     assert session_addresses(spark) == ()
+
+
+def test_reports_that_cannot_begin_leave_neither_a_listener_nor_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {}
+    conf = SimpleNamespace(get=settings.get, set=settings.__setitem__, unset=settings.pop)
+    session: Any = SimpleNamespace(conf=conf, streams=Mock())
+    monkeypatch.setattr(reporting, "has_read_limits", Mock())
+    monkeypatch.setattr(reporting, "register", Mock(side_effect=[ConfigurationError("no source"), None]))
+    with pytest.raises(ConfigurationError):
+        report_queries(session, lines="none")
+    session.streams.addListener.assert_called_once()
+    assert session.streams.removeListener.call_args_list == session.streams.addListener.call_args_list
+    assert not settings
 
 
 def test_an_address_that_is_taken_costs_no_query(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.delta.schema.routing import table_for
@@ -20,7 +21,8 @@ class Ingest:
     """Settings of one ingest query.
 
     `options` are the source's options and the `ingest.*` settings of the query's rows and files. The other fields are
-    the values of `ingest.table`, `ingest.checkpointLocation`, `ingest.trigger` and `ingest.lane`.
+    the values of `ingest.table`, `ingest.checkpointLocation`, `ingest.trigger` and `ingest.lane`, and the topic if
+    another query of the job has the same table.
     """
 
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
@@ -28,6 +30,12 @@ class Ingest:
     checkpoint: str
     trigger: str
     lane: str = "auto"
+    topic: str = ""
+
+    @property
+    def name(self) -> str:
+        """The query's name. It differs from the names of the job's other queries, because Spark needs this."""
+        return f"ingest {self.topic} into {self.table}" if self.topic else f"ingest {self.table}"
 
 
 def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
@@ -56,8 +64,13 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
             f"{ingest.CHECKPOINT}: it is a new one"
         )
     _check_separate_tables(options, topics, table)
+    ingests = {
+        topic: Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane)
+        for topic in topics
+    }
+    queries = Counter(planned.table for planned in ingests.values())
     return [
-        Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane) for topic in topics
+        replace(planned, topic=topic) if queries[planned.table] > 1 else planned for topic, planned in ingests.items()
     ]
 
 

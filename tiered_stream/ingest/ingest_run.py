@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.broker.broker_check import check_brokers
-from tiered_stream.delta.catalog.java_errors import own_error
+from tiered_stream.delta.catalog.java_errors import first_line, own_error
 from tiered_stream.delta.catalog.session_checks import note_session
 from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
@@ -26,7 +27,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     job_settings,
 )
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.ingest.stop_request import stop_requests
 from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_after, summed
@@ -94,13 +95,14 @@ class IngestQuery:
             ConfigurationError: a setting is wrong, or Spark lacks something that the table needs.
             TableError: the table cannot be created or written.
         """
-        self.name = _name(ingest)
+        self.name = ingest.name
         self._receiver = open_receiver(spark)
         self._reported = ReadMetrics()
         self._began = self._printed_at = time.monotonic()
         self._printed_records = 0
         self._last_batch = -1
         self._sums: QuerySums | None = None
+        self._not_stopped: TieredStreamError | None = None
         try:
             self._query = self._start(spark, ingest)
         except BaseException:
@@ -129,7 +131,8 @@ class IngestQuery:
     def stop(self, seconds: float) -> None:
         """Stop the query after its running micro-batch, or after `seconds` if the micro-batch takes longer.
 
-        A printed line says whether the micro-batch has ended.
+        A printed line says whether the micro-batch has ended. If Spark cannot stop the query, `has_ended` returns true,
+        and `close` returns the error, so that the job ends nevertheless.
         """
         deadline, last = time.monotonic() + seconds, self._last_finished()
         while self._query.isActive and self._query.status["isTriggerActive"] and self._last_finished() == last:
@@ -140,7 +143,11 @@ class IngestQuery:
             time.sleep(_SECONDS_BETWEEN_STARTS)
         else:
             text = "stopped after its micro-batch; the next run goes on"
-        self._query.stop()
+        try:
+            self._query.stop()
+        except (Py4JJavaError, PySparkException) as error:  # spark.sql.streaming.stopTimeout has passed
+            self._not_stopped = TieredStreamError(f"Spark has not stopped the query: {first_line(error)}")
+            return
         self.has_ended()
         console.print(f"{self.name}: {text}", markup=False)
 
@@ -149,8 +156,8 @@ class IngestQuery:
         return -1 if last is None else last.batchId
 
     def has_ended(self) -> bool:
-        """Print the query's progress since the last call, and return true if the query has ended."""
-        ended = not self._query.isActive
+        """Print the query's progress since the last call; return true if the query has ended or cannot be stopped."""
+        ended = self._not_stopped is not None or not self._query.isActive
         last = self._query.lastProgress
         if last is not None and last.batchId > self._last_batch:
             for progress in self._query.recentProgress:
@@ -160,18 +167,18 @@ class IngestQuery:
         self._report_so_far()
         return ended
 
-    def close(self) -> tuple[Ended, StreamingQueryException | None]:
-        """Stop receiving metrics from tasks, and print the query's totals; the query must have ended.
+    def close(self) -> tuple[Ended, Exception | None]:
+        """Stop receiving metrics from tasks, and print the query's totals; `has_ended` must have returned true.
 
         Returns:
-            The query's totals, and the exception that ended the query (None: it succeeded).
+            The query's totals, and the exception that ended the query or its stop (None: the query succeeded).
         """
         self._receiver.close()
         ended = self._sum()
         console.print(f"{self.name}: in all {ended}", markup=False)
         for line in ended.by_table():
             console.print(f"  {line}", markup=False)
-        return ended, self._query.exception()
+        return ended, self._not_stopped or self._query.exception()
 
     def _sum(self) -> Ended:
         """Return the query's totals: all printed micro-batches, plus what the query read and committed after them."""
@@ -314,10 +321,10 @@ def _started(
     except ConfigurationError as error:
         if alone:
             raise
-        _failed(outcome, _name(ingest), error)
+        _failed(outcome, ingest.name, error)
         return [error]
     except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
-        _failed(outcome, _name(ingest), error)
+        _failed(outcome, ingest.name, error)
     return []
 
 
@@ -326,10 +333,6 @@ def _stop(running: Sequence[IngestQuery], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for query in running:
         query.stop(max(0.0, deadline - time.monotonic()))
-
-
-def _name(ingest: Ingest) -> str:
-    return f"ingest {ingest.table}"
 
 
 def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:

@@ -86,7 +86,7 @@ def stop_requests(spark: SparkSession, timeout_s: float) -> Iterator[StopRequest
             with suppress(Py4JError):  # the JVM is shutting down, or is gone
                 _hooks(spark).removeShutdownHook(hook)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)  # None: a handler in C, which Python cannot restore
 
 
 def _hooks(spark: SparkSession) -> Any:

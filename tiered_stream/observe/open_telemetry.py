@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -71,7 +71,7 @@ class OtlpSender:
         """
         self._lock = threading.Lock()
         try:
-            exporter = _Exporter(url, self._sums_to_send, self._on_sent)
+            exporter = _Exporter(url, self._sums.sums, self._sums_to_send, self._on_sent)
             reader = export.PeriodicExportingMetricReader(exporter, cardinality_limits=_SERIES)
         except ValueError as error:
             raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
@@ -137,16 +137,20 @@ class OtlpSender:
             self._ended = {query: max(0, exports - 1) for query, exports in self._ended.items()}
 
 
+_Sums = Callable[[], Mapping[str, QuerySums]]
+
+
 class _Exporter(OTLPMetricExporter):
     """OTLP exporter that adds the latencies of storage requests to each export.
 
     It logs one line when sending begins to fail or works again. The lines that OpenTelemetry's exporter logs at each
-    attempt are suppressed. `sums` returns the sums by query name, and `on_sent` is called after each success.
+    attempt are suppressed. `sums` returns all sums by query name, and `to_send` returns the sums to send. `on_sent` is
+    called after each success.
     """
 
-    def __init__(self, url: str, sums: Callable[[], Mapping[str, QuerySums]], on_sent: Callable[[], None]) -> None:
+    def __init__(self, url: str, sums: _Sums, to_send: _Sums, on_sent: Callable[[], None]) -> None:
         super().__init__(url)
-        self._url, self._sums, self._on_sent, self._failing = url, sums, on_sent, False
+        self._url, self._sums, self._to_send, self._on_sent, self._failing = url, sums, to_send, on_sent, False
         self._latencies = _LatencyHistograms(
             is_delta=(self._preferred_temporality or {}).get(HistogramInstrument) is _DELTA
         )
@@ -166,7 +170,8 @@ class _Exporter(OTLPMetricExporter):
 
         own_log.addFilter(passes)
         try:
-            with_latencies = self._latencies.added_to(metrics_data, self._sums())
+            self._latencies.keep(self._sums())
+            with_latencies = self._latencies.added_to(metrics_data, self._to_send())
             result = super().export(with_latencies, timeout_millis, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the queries go on
             result = export.MetricExportResult.FAILURE
@@ -188,14 +193,18 @@ class _Exporter(OTLPMetricExporter):
 class _LatencyHistograms:
     """Histograms of the latencies of storage requests, by query.
 
-    A histogram counts all requests so far or, with `is_delta`, the requests since the last call of `added_to`. The
-    SDK's own histogram takes latencies one by one, but reports have only their numbers by bucket.
+    A histogram counts all requests so far or, with `is_delta`, the requests since the last call of `added_to` that had
+    the query. The SDK's own histogram takes latencies one by one, but reports have only their numbers by bucket.
     """
 
     def __init__(self, *, is_delta: bool) -> None:
         self._is_delta = is_delta
         self._since = time.time_ns()
-        self._before: Mapping[str, ReadMetrics] = {}
+        self._before: dict[str, ReadMetrics] = {}
+
+    def keep(self, queries: Collection[str]) -> None:
+        """Forget all queries except `queries` (names). If another query starts again, its sums begin at 0."""
+        self._before = {name: cost for name, cost in self._before.items() if name in queries}
 
     def added_to(self, data: export.MetricsData, sums: Mapping[str, QuerySums]) -> export.MetricsData:
         """Return `data` with the metric of the latencies of `sums` (by query name) added to its last scope."""
@@ -210,7 +219,7 @@ class _LatencyHistograms:
         now = time.time_ns()
         points = [self._point(name, cost, now) for name, cost in costs.items()]
         if self._is_delta:
-            self._since, self._before = now, costs
+            self._since, self._before = now, {**self._before, **costs}
         (name, text), temporality = LATENCIES, _DELTA if self._is_delta else _CUMULATIVE
         return export.Metric(name, text, "", export.Histogram(points, temporality))
 

@@ -6,6 +6,7 @@ import time
 from ast import literal_eval
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, describ
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,10 @@ def as_json(batch: MicroBatch) -> bytes:
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
-    """Return the lag in offsets by partition, added up over all sources that report their end and latest offsets.
+    """Return the lag in offsets by partition, added up over all of this package's sources that report offsets.
 
-    The result is None if no source reports them. Before Spark 4.2, a Python source cannot report its latest offset, and
-    Spark's progress repeats the end of the micro-batch there.
+    The result is None if no source reports its end and latest offsets. Before Spark 4.2, a Python source cannot report
+    its latest offset, and Spark's progress repeats the end of the micro-batch there.
     """
     from pyspark.sql.datasource import DataSourceStreamReader  # late, because commands without Spark import this module
 
@@ -136,13 +137,24 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
     reported = [
         (end, latest)
         for source in progress.sources
-        if (end := source_offsets(source.endOffset)) is not None
-        and (latest := source_offsets(source.latestOffset)) is not None
+        if (end := end_offsets(source)) is not None and (latest := source_offsets(source.latestOffset)) is not None
     ]
     lag: Counter[TopicPartition] = Counter()
     for end, latest in reported:
         lag.update(offset_lag(end, latest))
     return dict(lag) if reported else None
+
+
+def end_offsets(source: SourceProgress) -> dict[TopicPartition, int] | None:
+    """Return a source's end offsets by partition, or None if it reports none or is not a source of this package.
+
+    Spark describes a Python source by the name of Spark's own class, not by the source's name. So the form of the
+    offsets counts, too.
+    """
+    with suppress(ValueError, AttributeError):  # offsets of another source in Python
+        if "PythonMicroBatchStream" in source.description:
+            return source_offsets(source.endOffset)
+    return None
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:

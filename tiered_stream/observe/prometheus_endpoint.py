@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -27,9 +27,17 @@ _AT_ONCE = 16
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        families = {family for family, *_ in socket.getaddrinfo(*address, type=socket.SOCK_STREAM)}
+        self.address_family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
         self.served: set[socket.socket] = set()
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Bind the socket without `HTTPServer.server_bind`, whose lookup of the host's full name may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.socket.getsockname()[:2]
+        self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Return whether a connection is served: False if 16 connections are served already, so that it is closed."""
@@ -71,7 +79,7 @@ class Monitor:
     """HTTP server for `/health` and `/metrics` that runs in its own threads.
 
     Args:
-        host: name or address to listen at.
+        host: name or address to listen at. If a name has IPv4 and IPv6 addresses, the server listens at IPv4.
         port: port to listen on, or 0 for any free port. The attribute `port` is the port in use.
         registry: metrics that `/metrics` shows.
         unhealthy_reason: returns why the process is unhealthy, or an empty text if it is healthy. If the text is not
@@ -80,7 +88,7 @@ class Monitor:
             `/health` responds 200 with these lines.
 
     Raises:
-        OSError: the port is in use.
+        OSError: the host is unknown, or the port is in use.
     """
 
     def __init__(

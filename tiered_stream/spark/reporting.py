@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from typing import Protocol, TextIO
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import listener
@@ -16,7 +16,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import ReportAddress
 from tiered_stream.observe.landed_rows import describe_rows
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch, source_offsets
+from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, end_offsets, finished_batch
 from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.observe.prometheus_metrics import QueryMetrics, QuerySums
 from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, describe
@@ -74,8 +74,8 @@ class BatchLines:
 class QueryListener(listener.StreamingQueryListener):
     """Spark listener that passes each finished micro-batch to `reporters`, with the counters of the batch's tasks.
 
-    Tasks send their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception is only
-    logged. `reports_lag` is false if the Spark that runs the queries reports no latest offsets.
+    Tasks send their counters to `receiver`. If a reporter raises an exception, the exception is only logged, and the
+    other reporters are called. `reports_lag` is false if the Spark that runs the queries reports no latest offsets.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class QueryListener(listener.StreamingQueryListener):
         if query_id not in self._ours:
             self._warn_if_loaded_before(progress)
             return
-        try:
+        subject = f"micro-batch {progress.batchId} of query {query_id}"
+        with _logged_errors(subject):
             batch = finished_batch(progress, counted, reports_lag=self._reports_lag)
             for reporter in self._reporters:
-                reporter.add(batch)
-        except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
-            log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
+                with _logged_errors(subject):
+                    reporter.add(batch)
 
     def _warn_if_loaded_before(self, progress: listener.StreamingQueryProgress) -> None:
         """Log a warning, once for each query, if the query reads rows from this package's source but sends no counters.
@@ -116,7 +116,7 @@ class QueryListener(listener.StreamingQueryListener):
         The stream may have been loaded before `report_queries` was called. If no port could be opened for counters,
         nothing is logged here, because the receiver has logged it.
         """
-        reads = progress.numInputRows and any(map(_is_ours, progress.sources))
+        reads = progress.numInputRows and any(end_offsets(source) is not None for source in progress.sources)
         if reads and self._receiver.address and str(progress.id) not in self._loaded_before:
             self._loaded_before.add(str(progress.id))
             log.warning(
@@ -130,25 +130,18 @@ class QueryListener(listener.StreamingQueryListener):
         self._ours.discard(str(event.id))
         self._loaded_before.discard(str(event.id))
         self._receiver.forget(str(event.id))
-        try:
-            for reporter in self._reporters:
+        for reporter in self._reporters:
+            with _logged_errors(f"the end of query {event.id}"):
                 reporter.ended(str(event.id))
-        except OSError as error:  # a terminal that is gone
-            log.warning("the end of query %s is not reported: %r", event.id, error)
 
 
-def _is_ours(source: listener.SourceProgress) -> bool:
-    """Return whether a source is written in Python and has offsets by topic and partition.
-
-    Spark describes a Python source by the name of Spark's own class, not by the source's name.
-    """
-    with suppress(ValueError, AttributeError):  # offsets of another source
-        return "PythonMicroBatchStream" in source.description and source_offsets(source.endOffset) is not None
-    return False
-
-
-if TYPE_CHECKING:
-    from tiered_stream.observe.open_telemetry import OtlpSender
+@contextmanager
+def _logged_errors(subject: str) -> Iterator[None]:
+    """Log that `subject` is not reported if the block raises an exception, and suppress the exception."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
+        log.warning("%s is not reported: %r", subject, error)
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):
@@ -206,18 +199,15 @@ def report_queries(
         monitor = _monitor(prometheus, metrics) if prometheus else None
         if monitor:
             resources.callback(monitor.close)
-        sender = _sender(otlp) if otlp else None
-        if sender:
-            resources.callback(sender.close)
-            reporters.append(sender)
+        if otlp:
+            reporters += _senders(otlp, resources)
         receiver = resources.enter_context(open_receiver(spark))
         listener = QueryListener(receiver, reporters, reports_lag=has_read_limits(spark))
+        resources.callback(_report_no_longer_to, spark, receiver.report_to)  # the last callback is called first
         spark.streams.addListener(listener)
-        _report_to(spark, [*session_addresses(spark), *receiver.report_to])
-        # The last callback is called first.
-        resources.callback(_report_no_longer_to, spark, receiver.report_to)
         resources.callback(spark.streams.removeListener, listener)
         resources.callback(_await_events, spark)
+        _report_to(spark, [*session_addresses(spark), *receiver.report_to])
         return QueryReports(monitor.port if monitor else None, resources.pop_all())
 
 
@@ -249,10 +239,14 @@ def _monitor(address: str, metrics: QueryMetrics) -> Monitor | None:
         return None
 
 
-def _sender(endpoint: str) -> OtlpSender | None:
+def _senders(endpoint: str, resources: ExitStack) -> list[BatchReporter]:
+    """Return a list with a reporter that sends to `endpoint` until `resources` is closed.
+
+    The list is empty if OpenTelemetry is not installed.
+    """
     try:
         from tiered_stream.observe.open_telemetry import OtlpSender
     except ImportError as error:
         log.warning("metrics are not sent to OpenTelemetry, pip install 'tiered-stream[otel]': %s", error)
-        return None
-    return OtlpSender(endpoint)
+        return []
+    return [resources.enter_context(closing(OtlpSender(endpoint)))]

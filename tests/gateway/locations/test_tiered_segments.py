@@ -95,6 +95,16 @@ def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer(known: Know
     assert known.segments.local_starts([SICK, WELL]) == {WELL: 0}
 
 
+def test_a_request_that_is_under_way_when_the_gateway_stops_gets_an_answer(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faulty_partitions, "_RETRY_SECONDS", 0)
+    known.faulty.record([SICK], {SICK: BrokerUnavailableError("no answer")})
+    known.segments.close()
+    for _ in range(2):
+        assert known.visible(SICK, WELL) == {WELL}
+
+
 def test_following_goes_on_past_what_is_at_fault_and_names_it(known: Known) -> None:
     known.tier.leaders[SICK] = 1
     known.tier.tell("sick", segment_record("sick", known.ids[SICK], 1)[:-9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -92,3 +93,25 @@ async def test_a_broker_that_an_answer_names_is_listened_for_at_once(first: int)
         endpoints.learn(1, Address("broker", 9001))
         await ports.open()
         assert listens(first + 1)
+
+
+async def test_no_port_stays_or_gets_open_when_the_ports_are_closed(first: int) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def serve(node_id: int, port: int) -> Listener:
+        begun.set()
+        await go_on.wait()
+        return await Listener.open(HOST, port, lambda connection, client: connection.close())
+
+    endpoints = Endpoints("gateway", first, 2)
+    ports = BrokerPorts(endpoints, serve)
+    endpoints.learn(0, Address("broker", 9000))
+    opening = asyncio.create_task(ports.open())
+    await begun.wait()
+    closing = asyncio.create_task(ports.close())
+    go_on.set()
+    await asyncio.gather(opening, closing)
+    assert not listens(first)
+    endpoints.learn(1, Address("broker", 9001))  # by a client that is still connected
+    await ports.open()
+    assert not listens(first + 1)

@@ -176,7 +176,8 @@ class TieredSegments:
             mine = [partition for partition in stale if partition not in self._refreshing]
             self._refreshing.update(dict.fromkeys(mine, refreshed))
         if due := self._faulty.due_for_retry(silent):
-            self._retries.submit(self._retry, due)
+            with suppress(RuntimeError):  # `close` was called
+                self._retries.submit(self._retry, due)
         try:
             if mine:
                 self._read(mine)

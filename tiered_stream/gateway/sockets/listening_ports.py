@@ -105,6 +105,7 @@ class BrokerPorts:
         self._faults: dict[int, str] = {}
         """Reason why clients cannot reach a broker through the gateway, by node id."""
         self._opening = asyncio.Lock()
+        self._is_closed = False
 
     async def follow(self, brokers: Mapping[int, Address]) -> None:
         """Open a port for each current broker, try failed ports again, and close the ports of all other brokers.
@@ -133,8 +134,11 @@ class BrokerPorts:
                 await self._open_missing(dict(self._faults))
 
     def _missing(self) -> dict[int, int]:
-        """Return, by node id, the gateway ports of brokers that have neither a listener nor a recorded fault."""
-        nodes = self._endpoints.nodes()
+        """Return, by node id, the gateway ports of brokers that have neither a listener nor a recorded fault.
+
+        After `close`, no port is missing.
+        """
+        nodes = {} if self._is_closed else self._endpoints.nodes()
         return {node: port for node, port in nodes.items() if node not in self._listeners and node not in self._faults}
 
     async def _open_missing(self, known_faults: Mapping[int, str]) -> None:
@@ -156,6 +160,8 @@ class BrokerPorts:
         return ", ".join(str(listener.port) for listener in self._listeners.values())
 
     async def close(self) -> None:
-        """Stop accepting connections on all broker ports."""
-        for listener in self._listeners.values():
-            await listener.close()
+        """Stop accepting connections on all broker ports; `open` opens no port any more."""
+        self._is_closed = True
+        async with self._opening:
+            for listener in self._listeners.values():
+                await listener.close()
