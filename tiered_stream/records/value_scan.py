@@ -304,9 +304,10 @@ def scan_values(
     """Yield, for several batches at a time, the offset after them and an iterator of their values, in order.
 
     `data` are record batches of `__remote_log_metadata`, and `topics` the names of the wanted topics by id. The
-    iterator yields (offset, value) pairs and, for several decoded values at once, `UsualRecords`. Values that are
-    certainly about other topics are left out, except in batches that `read_values` must read. The caller must use up an
-    iterator's items before it requests the next iterator, because their memory is used again.
+    iterator yields `UsualRecords` for values that could be decoded in one step, and an (offset, value) pair for each
+    other value. Values that are certainly about other topics are left out, except in batches that have to be decoded
+    record by record (`read_values`). The caller must use up an iterator's items before it requests the next iterator,
+    because their memory is used again.
 
     Raises:
         CorruptDataError: a batch is malformed, or its CRC-32C is wrong.
