@@ -18,6 +18,7 @@ byte. If this process ends first, the child gets SIGTERM.
 
 import os
 import sys
+from _signal import SIG_IGN, SIGINT, signal  # type: ignore[import-not-found]  # `signal` would import enum
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from time import monotonic
 
@@ -91,6 +92,7 @@ def main() -> None:
     if not forked:
         server.close()
         os.execv(python, [python, *arguments])
+    signal(SIGINT, SIG_IGN)  # Ctrl-C reaches the whole process group, but the job lets its micro-batch end first
     code = server.recv(1)
     os._exit(code[0] if code else 1)  # a child that sends no code was killed
 
