@@ -43,6 +43,13 @@ class OffsetReader(ABC):
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return, by partition, the high watermark, whatever the isolation level is."""
 
+    def final_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return, by partition, the end offset (`latest`), without partitions in which a transaction is open."""
+        if not partitions:
+            return {}
+        watermarks = self.high_watermarks(partitions)  # first, so that new records are no open transaction
+        return {each: end for each, end in self.latest(partitions).items() if end >= watermarks[each]}
+
     @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return, by partition, the first offset whose timestamp is at or after `timestamps[partition]` (ms).

@@ -157,13 +157,6 @@ class OffsetLookup:
         watermarks = self.reader.high_watermarks(below) if below else {}
         return {partition: latest[partition] for partition in below if known[partition] <= watermarks[partition]}
 
-    def decided(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return by partition the end offset (exclusive), without partitions in which a transaction is open."""
-        if not partitions:
-            return {}
-        watermarks = self.reader.high_watermarks(partitions)  # first, so that new records are no open transaction
-        return {each: end for each, end in self.reader.latest(partitions).items() if end >= watermarks[each]}
-
     def _latest(
         self, partitions: frozenset[TopicPartition], known: PartitionOffsets
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:

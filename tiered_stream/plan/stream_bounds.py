@@ -270,7 +270,7 @@ class StreamEnd:
         past = [partition for partition, time_ms in times.items() if time_ms <= now_ms]
 
         def look_up() -> dict[TopicPartition, int]:
-            log_ends = self._lookup.decided(past)
+            log_ends = self._lookup.reader.final_ends(past)
             offsets = self._lookup.reader.for_timestamps(times)  # last, so that no log's end is beyond a match
             return log_ends | {partition: offset for partition, offset in offsets.items() if offset is not None}
 

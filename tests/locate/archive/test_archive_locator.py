@@ -108,6 +108,7 @@ def test_the_archive_ends_where_an_undecided_transaction_begins(name: str) -> No
         partition = TopicPartition(text[:-2], int(text[-1]))
         with opened(name, COMMITTED) as committed, opened(name, UNCOMMITTED) as uncommitted:
             assert committed.offsets.latest([partition]) == {partition: last_stable_offset}
+            assert committed.offsets.final_ends([partition]) == {partition: last_stable_offset}
             assert uncommitted.offsets.latest([partition]) == {partition: 250}
             beyond = committed.locator.locate({partition: OffsetRange(0, 250)})[partition]
             assert beyond[-1].offsets.end == last_stable_offset

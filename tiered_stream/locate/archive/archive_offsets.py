@@ -88,6 +88,10 @@ class ArchiveOffsetReader(OffsetReader):
         """Return by partition the end offset (exclusive) of its last segment, as the archive was last listed."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
+    def final_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the result of `latest`, because no broker may be left that could end an open transaction."""
+        return self.latest(partitions)
+
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         archived = self._archived(timestamps)
         with ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="timestamps") as executor:
