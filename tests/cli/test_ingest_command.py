@@ -62,10 +62,11 @@ def no_run(*_: object) -> Outcome:
     raise AssertionError("the job was started")
 
 
-@pytest.mark.parametrize("file", ["missing/metrics.json", "."])
+@pytest.mark.parametrize("file", ["file/metrics.json", "."])
 def test_a_metrics_file_that_cannot_be_written_is_refused_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
+    (tmp_path / "file").touch()
     monkeypatch.setattr(ingest_run, "run", no_run)
     ended = CliRunner().invoke(app, ["ingest", "--metrics-file", str(tmp_path / file)])
     assert ended.exit_code == 2, ended.exception

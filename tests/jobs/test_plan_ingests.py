@@ -81,6 +81,8 @@ def test_queries_for_one_table_have_different_names() -> None:
     planned = plan_ingests(read)
     assert [query.table for query in planned] == ["/lake/all", "/lake/all", "/lake/c"]
     assert len({query.name for query in planned}) == 3 and planned[2].name == "ingest /lake/c"
+    with pytest.raises(ConfigurationError, match="topics a and b have different settings"):
+        plan_ingests({**read, "ingest.topic.a.value.format": "string"})
 
 
 def test_settings_that_do_not_suffice_end_the_job_with_one_line(tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ def test_splits_of_a_query_with_pushed_filters_are_marked_too() -> None:
     assert reasons(plan_batch(options(), source, Pruning(partitions=Numbers.of([1])))) == {T1: "not_located"}
 
 
+def test_a_gap_is_not_marked_if_filters_leave_out_the_segments_that_were_located() -> None:
+    offsets = TieredOffsets({T0: 60, T1: 60})
+    offsets.ids["t"] = MADE_UP_ID
+    source = LogSource(offsets, MadeUpTier({T0: [TieredLog(0, 30, max_timestamp=1)]}))
+    pruning = Pruning(partitions=Numbers.of([0]), timestamps=Numbers.between(10**13))
+    assert reasons(plan_batch(options(**{"remote.fallback": "fail"}), source, pruning)) == {T0: ""}
+
+
 def test_a_query_that_reads_only_the_tail_is_not_marked() -> None:
     starting = '{"t":{"0":60,"1":60}}'
     source = LogSource(TieredOffsets({T0: 60}), None, NO_STORAGE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from tests.plan.in_memory_offsets import InMemoryOffsets
@@ -23,6 +25,7 @@ from tiered_stream.plan.read_cost import (
     render_cost,
     total_costs,
 )
+from tiered_stream.plan.splits import divide
 
 SLOW, QUICK = TopicPartition("slow", 0), TopicPartition("quick", 0)
 RANGES = {SLOW: OffsetRange(0, 200), QUICK: OffsetRange(0, 100)}
@@ -34,12 +37,13 @@ class Told(InMemoryOffsets):
         return {topic: {**OF_4_4, "remote.copy.lag.ms": "3600000"} for topic in topics if topic == "slow"}
 
 
-def shown(source: LogSource) -> list[str]:
+def shown(source: LogSource, pieces: int = 1) -> list[str]:
     options = parse_options({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "slow,quick"}, streaming=False)
     splits = [
-        split
+        replace(split, offsets=piece)
         for split in plan_splits(RANGES, source.locator, split_bytes=1 << 20)
         if not split.locations  # how many GETs the others take, a storage would have to say
+        for piece in divide(split.offsets, pieces)
     ]
     costs = total_costs(RANGES, splits, options, source)
     cost = ReadCost(partitions=costs, tasks=1, max_bytes_per_second=None, prices=Prices())
@@ -58,9 +62,10 @@ def test_how_much_comes_from_brokers_is_said_with_the_settings_that_keep_it_ther
     assert shown(LogSource(Told(), None)) == [f"From brokers: 300 of 300 offsets (100.0%): {NO_LOCATOR}."]
 
 
-def test_each_reason_has_the_offsets_that_brokers_send_for_it() -> None:
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_each_reason_has_the_offsets_that_brokers_send_for_it(pieces: int) -> None:
     gap = MadeUpTier({SLOW: [TieredLog(0, 50), TieredLog(80, 190)], QUICK: [TieredLog(0, 100)]})
-    assert shown(LogSource(InMemoryOffsets(), gap)) == [
+    assert shown(LogSource(InMemoryOffsets(), gap), pieces) == [
         f"From brokers: 30 of 300 offsets (10.0%): {NO_SEGMENT}.",
         f"From brokers: 10 of 300 offsets (3.3%): {NOT_TIERED_YET}.",
     ]

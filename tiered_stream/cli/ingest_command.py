@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -58,9 +59,10 @@ def ingest(
 
 
 def _check_writable(file: Path) -> None:
-    """Raise ConfigurationError if the file is a folder, is in no folder, or the user is not authorized to write it."""
-    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+    """Raise ConfigurationError if the file is a folder, or the user is not authorized to write it or its folder."""
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if file.is_dir() or not file.parent.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise ConfigurationError(
-            f"--metrics-file {file} cannot be written: give a file that you are authorized to write, in a folder that "
-            "exists"
+            f"--metrics-file {file} cannot be written: give a file that you are authorized to write"
         )

@@ -208,7 +208,7 @@ class _Run:
         def keep_left_out(partition: TopicPartition) -> None:
             """Store the numbers before the partition's file is complete, because a later run does not read it again."""
             with self._lock:
-                if partition in left_out:
+                if left_out[partition] != manifest.undecodable.get(partition, 0):
                     folder.store(replace(manifest, undecodable=dict(left_out)))
 
         self._progress(f"{sum(map(len, missing.values())):,} offsets of {len(missing)} partitions into {folder.path}/")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -68,9 +67,14 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
         topic: Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane)
         for topic in topics
     }
-    queries = Counter(planned.table for planned in ingests.values())
+    sharing: dict[str, list[str]] = {}
+    for topic, planned in ingests.items():
+        sharing.setdefault(planned.table, []).append(topic)
+    for shared in sharing.values():
+        ingest.settings_of_topics(options, shared)
     return [
-        replace(planned, topic=topic) if queries[planned.table] > 1 else planned for topic, planned in ingests.items()
+        replace(planned, topic=topic) if len(sharing[planned.table]) > 1 else planned
+        for topic, planned in ingests.items()
     ]
 
 

@@ -31,12 +31,14 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
     """
     left_to_brokers = BrokerSplitMarker(options, source)
     ranges, topic_ids = batch_offsets(options, source)
+    needed = None
+    if pruning is not None:
+        needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
 
     def plan() -> list[Split]:
-        if pruning is None:
+        if pruning is None or needed is None:
             return splits_for(ranges, options, source.locator, topic_ids)
         pruned = pruning.ranges(ranges)
-        needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
         splits = splits_for(pruned, options, source.locator, topic_ids, needed)
         logger.info(
             "the query's filters leave %d of %d partitions, and %d of the %d tiered segments at the wanted offsets "
@@ -46,7 +48,10 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
         )  # fmt: skip
         return splits
 
-    return list(left_to_brokers.marked(plan(), plan))
+    splits = plan()
+    if needed is not None and needed.skipped_bytes:
+        return splits  # segments were located, though the query needs none of those
+    return list(left_to_brokers.marked(splits, plan))
 
 
 def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:

@@ -107,19 +107,20 @@ class PartitionCost:
         names = ("offsets", "broker_offsets", "broker_reason")
         return asdict(self) | {name: getattr(self, name) for name in names}
 
-    def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID]) -> None:
+    def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID], *, is_tail: bool) -> None:
         """Add the cost of one split of this partition, and subtract the split's number of offsets from `self.skipped`.
 
         A split without locations is read from the brokers. It changes only `splits`, `skipped` and `broker_reasons`.
 
         Args:
+            is_tail: true if no later offset of the partition's range is read from the storage.
             counted: ids of segments that earlier calls, also of other partitions, have counted. A segment of the split
                 adds 1 to `self.segments` only if its id is not in this set. The id is then added to the set.
         """
         self.splits += 1
         self.skipped -= len(split.offsets)
         if not split.locations:
-            reason = _broker_reason(split, self.end_offset, options, source)
+            reason = _broker_reason(options, source, is_tail=is_tail)
             self.broker_reasons[reason] = self.broker_reasons.get(reason, 0) + len(split.offsets)
             return
         parts = [(location.segment, location.bytes) for location in split.locations]
@@ -145,8 +146,11 @@ def total_costs(
     """
     costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     segments: set[UUID] = set()
+    splits = list(splits)
+    tails = _tails(ranges, splits)
     for split in splits:
-        costs[split.topic_partition].add(split, options, source, segments)
+        is_tail = split.offsets.start >= tails[split.topic_partition]
+        costs[split.topic_partition].add(split, options, source, segments, is_tail=is_tail)
     waiting = {partition.topic for partition, cost in costs.items() if NOT_TIERED_YET in cost.broker_reasons}
     lags = copy_lags(source.offset_reader, waiting) if waiting else {}
     for partition, cost in costs.items():
@@ -169,16 +173,25 @@ def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
     ]
 
 
-def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
-    """Return as text the reason why `split`, which has no bytes in the storage, is read from the brokers.
+def _tails(ranges: PartitionRanges, splits: Iterable[Split]) -> dict[TopicPartition, int]:
+    """Return by partition the offset from which on all splits of its range are read from the brokers."""
+    tails = {partition: offsets.end for partition, offsets in ranges.items()}
+    for split in sorted(splits, key=lambda split: split.offsets.end, reverse=True):
+        if not split.locations and split.offsets.end == tails[split.topic_partition]:
+            tails[split.topic_partition] = split.offsets.start
+    return tails
 
-    `end_offset` is the end (exclusive) of the partition's whole range.
+
+def _broker_reason(options: Options, source: LogSource, *, is_tail: bool) -> str:
+    """Return as text the reason why a split, which has no bytes in the storage, is read from the brokers.
+
+    `is_tail`: no later offset of the partition's range is read from the storage.
     """
     if source.locator is None:
         return NO_LOCATOR if source.why_brokers is None else source.why_brokers.text
     if options.prefer is Prefer.LOCAL:
         return STILL_LOCAL
-    return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
+    return NOT_TIERED_YET if is_tail else NO_SEGMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

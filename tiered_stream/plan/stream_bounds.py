@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import PartitionOffsets, TopicPartition, listed
@@ -211,7 +212,7 @@ class StreamEnd:
             partition: min(latest[partition], max(ends.get(partition, latest[partition]), start.get(partition, 0)))
             for partition in named
         }
-        if not self._logged and ends.keys() >= within.keys() and within == start:
+        if not self._logged and within == start and all(within[each] >= ends.get(each, inf) for each in within):
             self._logged = True
             logger.info("the stream has reached its end, and reads no more: %s", offsets_to_json(within))
         return within

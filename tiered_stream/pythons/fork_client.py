@@ -18,7 +18,7 @@ byte. If this process ends first, the child gets SIGTERM.
 
 import os
 import sys
-from _signal import SIG_IGN, SIGINT, signal  # type: ignore[import-not-found]  # `signal` would import enum
+from _signal import SIG_IGN, SIGINT, default_int_handler, signal  # type: ignore[import-not-found]  # `signal` would import enum
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from time import monotonic
 
@@ -82,6 +82,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
 
 def main() -> None:
     """Run the requested module in a fork and exit with its exit code, or replace this process by PYTHON."""
+    signal(SIGINT, SIG_IGN)  # Ctrl-C reaches the whole process group, but the job lets its micro-batch end first
     address, warned_file, python, *arguments = sys.argv[1:]
     server = socket(AF_UNIX, SOCK_STREAM)
     try:
@@ -91,8 +92,8 @@ def main() -> None:
         forked = False
     if not forked:
         server.close()
+        signal(SIGINT, default_int_handler)  # an ignored signal would stay ignored
         os.execv(python, [python, *arguments])
-    signal(SIGINT, SIG_IGN)  # Ctrl-C reaches the whole process group, but the job lets its micro-batch end first
     code = server.recv(1)
     os._exit(code[0] if code else 1)  # a child that sends no code was killed
 

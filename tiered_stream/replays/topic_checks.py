@@ -44,9 +44,10 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
     # Our own client names what is wrong with a login, where librdkafka only reports a timeout.
     with BrokerClient(writes.properties) as client:
         metadata = {topic: _metadata(client, topic) for topic in dict.fromkeys(map(writes.target, sources))}
+    ids = {plan.topic_ids[source] for source in sources if source in plan.topic_ids}
     for source in sources:
         topic = writes.target(source)
-        if metadata[topic].topic_id in plan.topic_ids.values():
+        if metadata[topic].topic_id in ids:
             raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another topic")
         if not writes.by_key:
             _check_partitions(topic, len(metadata[topic].partitions), plan.ranges, source)

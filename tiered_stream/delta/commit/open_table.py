@@ -195,39 +195,35 @@ def _opened(
 
 
 def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, description: TableDescription) -> bool:
-    """Replace a table that has never got rows, and that lacks columns, properties or clustering of the settings.
+    """Replace a table that an earlier run has created with other columns, and that has never got rows.
 
-    So a user can correct the settings of a failed first run, and run the job again. The table may also lack properties
-    because an earlier run failed while it created the table. If another writer has changed the table, the table stays
-    as it is. `description` is the table's metadata and protocol.
+    So a user can correct the settings of a failed first run, and run the job again. The table also gets the properties
+    and the clustering of the settings. If another writer has changed the table, the table stays as it is. `description`
+    is the table's metadata and protocol.
 
     Returns:
-        True if the table was replaced or changed.
+        True if the table was replaced.
 
     Raises:
         ConfigurationError: the columns or the properties are not allowed.
         TableError: the table's log cannot be read, or the table cannot be replaced.
     """
-    by_spark, properties = has_delta_spark(spark), new_table_properties(spark, spec)
-    fits = _layout(description) == _layout(_planned_description(spec))
-    lacking = _lacking_properties(properties, description)
-    unclustered = by_spark and _lacks_clustering(spec, description)
     # Compared first, because the log is in a store that may be slow.
-    if (fits and not lacking and not unclustered) or not TableLog(spec).is_unused():
+    if _layout(description) == _layout(_planned_description(spec)) or not TableLog(spec).is_unused():
         return False
+    properties = new_table_properties(spark, spec)
     check_new_columns(spec.schema, properties)
     log.info("the table %s has no rows, and gets the columns and properties that the settings ask for now", address)
-    if not by_spark:
+    if not has_delta_spark(spark):
         from tiered_stream.delta.commit.deltalake_commit import create_table
 
         check_created_by_deltalake(session_defaults(spark, spec.properties), spec.properties)
         create_table(spec, spec.schema, properties, replaces=True)
         return True
-    if not fits:
-        replace_columns(spark, address, spec)
-    if unclustered:
+    replace_columns(spark, address, spec)
+    if _lacks_clustering(spec, description):
         cluster_table(spark, address, spec.cluster_by)
-    if lacking:
+    if lacking := _lacking_properties(properties, description):
         set_properties(spark, address, lacking)
     return True
 
@@ -285,10 +281,14 @@ def _create(
     try:
         create(address)
     except TableError:
-        created = open_table(spec)
-        known = None if created is None else describe(created)
-        if known is None or _lacking_properties(properties, known) or _lacks_clustering(spec, known):
-            raise  # otherwise another query has just created it
+        for seconds in (*CREATION_WAITS, None):  # another query may have created the table, and still complete it
+            created = open_table(spec)
+            known = None if created is None else describe(created)
+            if known and not _lacking_properties(properties, known) and not _lacks_clustering(spec, known):
+                break
+            if known is None or seconds is None:
+                raise
+            time.sleep(seconds)
     table = _found_soon(spec)
     if table is None:
         raise TableAccessError(

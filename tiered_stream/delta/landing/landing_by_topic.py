@@ -21,7 +21,7 @@ import orjson
 from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JJavaError
 from pyspark import inheritable_thread_target
-from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog import address as addresses
@@ -367,13 +367,13 @@ class ParkedRows:
         try:
             rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
             return data_files(rows.collect())
-        except JAVA_ERRORS as error:
-            if is_stopped(error):
+        except (Py4JJavaError, PySparkException) as error:
+            if isinstance(error, JAVA_ERRORS) and is_stopped(error):
                 raise
             raise _reading_error(error, ranges) from error
 
 
-def _reading_error(error: Py4JJavaError | CapturedException, ranges: PartitionRanges) -> TieredStreamError:
+def _reading_error(error: Py4JJavaError | PySparkException, ranges: PartitionRanges) -> TieredStreamError:
     """Return the error for a failed read of the offset ranges; `error` is the exception that Spark raised.
 
     The result is a DataLossError if the planner or a task raised a DataLossError, else a TableError.

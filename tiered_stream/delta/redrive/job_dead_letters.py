@@ -99,6 +99,8 @@ class JobDeadLetters:
 
     The topic's dead letters are then left out.
     """
+    failed: Collection[str]
+    """Topics with a kept error, which are not looked at again."""
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
@@ -108,6 +110,8 @@ class JobDeadLetters:
         marked = dead_letters.where(sql.col("redrive").isNotNull())
         own: set[tuple[int, str]] = set()
         for row in marked.select("topic", "target", "redrive").distinct().collect():
+            if row["topic"] in self.failed:
+                continue
             with self.keeping_error(row["topic"]):
                 if self._own_target(row["topic"], row["target"]) is not None:
                     own.add((row["redrive"], row["topic"]))
@@ -126,6 +130,8 @@ class JobDeadLetters:
         groups: list[_Group] = []
         pends = False
         for row in counted.collect():
+            if row["topic"] in self.failed:
+                continue
             with self.keeping_error(row["topic"]):
                 target = self._own_target(row["topic"], row["target"])
                 if target is not None:

@@ -163,10 +163,10 @@ class _Redrive:
     dry_run: bool
 
     def __post_init__(self) -> None:
-        self._job = JobDeadLetters(self.subscription, self.routing, self.table, self._keeping_error)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, TieredStreamError] = {}
         """First error of each topic whose dead letters cannot be redriven, by topic."""
+        self._job = JobDeadLetters(self.subscription, self.routing, self.table, self._keeping_error, self._failed)
 
     def run(self, chosen: DeadLetterFilter) -> RedriveReport:
         """Redrive the dead letters that pass the filter `chosen` and decode; in a dry run, only count them.

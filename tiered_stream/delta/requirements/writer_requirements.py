@@ -217,6 +217,7 @@ WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
         "access.grants.enabled", "audit.execution.interceptors", "audit.request.handlers",
         "client.s3.custom.headers*", "create.header*", "custom.signers", "delegation.token.binding",
         "http.signer.enabled", "object.content.encoding", "proxy.host", "signing-algorithm",
+        "ddb.signing-algorithm", "s3.signing-algorithm", "sts.signing-algorithm",
     ),
     _unless(Kind.SESSION, "fs.s3a.create.checksum.algorithm", "CRC32C", "none"),
     _unless(Kind.SESSION, "fs.s3a.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem"),

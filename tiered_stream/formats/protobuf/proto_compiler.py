@@ -46,7 +46,8 @@ def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
         ConfigurationError: a file cannot be compiled, a name is not a plain relative path, or the compiler is not
             installed.
     """
-    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    plain = filter(_is_plain, files)  # first, because other names may be long
+    folders = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
     for name in files:
         if not _is_plain(name) or name in folders:
             raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")

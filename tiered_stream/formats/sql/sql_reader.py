@@ -219,7 +219,7 @@ def _tokens(text: str, has_comments: bool) -> list[Token]:
         if match is None or match.lastgroup is None:
             raise SqlError(f"{text[at:].lstrip()[:20]!r} is not expected")
         at = match.end()
-        if match.lastgroup == "number" and len(match["number"]) > _MAX_NUMBER:
+        if match.lastgroup in ("number", "word") and len(match[0].strip()) > _MAX_NUMBER:
             raise SqlError(f"it has a number of more than {_MAX_NUMBER:,} characters")
         if match.lastgroup == "comment" and has_comments:
             continue
