@@ -49,6 +49,8 @@ class VisibleSegments(Sequence[VisibleSegment]):
     rows: Int64s = field(default_factory=_no_offsets)
     starts: Int64s = field(default_factory=_no_offsets)
     ends: Int64s = field(default_factory=_no_offsets)
+    _recent: dict[int, VisibleSegment] = field(default_factory=dict, init=False, repr=False)
+    """The element that was made last, by its index, because callers read the same element several times in a row."""
 
     @classmethod
     def of(cls, parts: Iterable[VisibleSegment]) -> VisibleSegments:
@@ -74,7 +76,12 @@ class VisibleSegments(Sequence[VisibleSegment]):
         return self._last if at in (-1, len(self) - 1) else self._made(at)
 
     def _made(self, at: int) -> VisibleSegment:
-        return VisibleSegment(self.segments[self.rows[at]], OffsetRange(int(self.starts[at]), int(self.ends[at])))
+        made = self._recent.get(at)
+        if made is None:
+            made = VisibleSegment(self.segments[self.rows[at]], OffsetRange(int(self.starts[at]), int(self.ends[at])))
+            self._recent.clear()
+            self._recent[at] = made
+        return made
 
     def __iter__(self) -> Iterator[VisibleSegment]:
         offsets = map(OffsetRange, self.starts.tolist(), self.ends.tolist())
