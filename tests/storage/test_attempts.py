@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
+from weakref import ReferenceType, ref
 
 import pytest
 
@@ -45,3 +47,25 @@ def test_a_status_is_only_said_of_the_requests_that_got_it(
 ) -> None:
     assert "503 to every " in text_after(monkeypatch, UNAVAILABLE, UNAVAILABLE)
     assert "503 to the last " in text_after(monkeypatch, before, UNAVAILABLE)
+
+
+def test_a_failure_that_passed_is_freed_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "time", SimpleNamespace(monotonic=lambda: 0, sleep=lambda _: None))
+    failed: list[ReferenceType[AttemptError]] = []
+
+    def attempt(_: float) -> str:
+        if failed:
+            return "sent"
+        failure = AttemptError(FailureKind.BROKEN)
+        failed.append(ref(failure))
+        try:
+            raise failure
+        finally:
+            del failure  # this frame must not keep it
+
+    gc.disable()
+    try:
+        assert Attempts(RequestTimeouts(1000, 1000, 30_000, 4), lambda name, _: name).send("key", attempt) == "sent"
+        assert failed[0]() is None
+    finally:
+        gc.enable()

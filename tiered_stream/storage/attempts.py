@@ -160,7 +160,7 @@ class Attempts:
                     continue
                 if not failure.may_pass:
                     raise
-                failures.append(failure)
+                failures.append(failure.with_traceback(None))  # a traceback would refer to `failures`
                 self.slow_down_responses += failure.status in SLOW_DOWN
                 is_busy = failure.status == 429 or failure.code in _BUSY_CODES or failure.retry_after > 0
                 timeouts += failure.kind in (FailureKind.TIMEOUT, FailureKind.CONNECT_TIMEOUT)
