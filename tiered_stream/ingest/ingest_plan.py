@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.delta.schema.routing import table_for
@@ -62,49 +62,35 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
             f"topics come by subscribe, and there is no {ingest.ROUTE.name}. For one query take {TOPIC} out of "
             f"{ingest.CHECKPOINT}: it is a new one"
         )
-    _check_separate_tables(options, topics, table)
-    ingests = {
-        topic: Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane)
-        for topic in topics
-    }
+    shared, overrides = ingest.shared_settings(options), ingest.topic_overrides(options)
+    names = {topic: overrides.get(topic, {}).get(ingest.TABLE, table) for topic in topics}
+    tables = {topic: table_for(name, topic) for topic, name in names.items()}
+    _check_separate_tables({topic: tables[topic] for topic, name in names.items() if TOPIC in name})
     sharing: dict[str, list[str]] = {}
-    for topic, planned in ingests.items():
-        sharing.setdefault(planned.table, []).append(topic)
-    for shared in sharing.values():
-        ingest.settings_of_topics(options, shared)
-    return [
-        replace(planned, topic=topic) if len(sharing[planned.table]) > 1 else planned
-        for topic, planned in ingests.items()
-    ]
+    for topic, place in tables.items():
+        sharing.setdefault(place, []).append(topic)
+    shared_tables = {place: of_table for place, of_table in sharing.items() if len(of_table) > 1}
+    for of_table in shared_tables.values():
+        ingest.settings_of_topics(options, of_table)
+    ingests = []
+    for topic, place in tables.items():
+        own = {**without(overrides.get(topic, {}), [ingest.TABLE]), SUBSCRIBE.name: topic}
+        of_topic = ingest.with_overrides(shared, own), place, checkpoint.replace(TOPIC, topic)
+        ingests.append(Ingest(*of_topic, *trigger_and_lane, topic if place in shared_tables else ""))
+    return ingests
 
 
-def _check_separate_tables(options: Mapping[str, str], topics: Sequence[str], table: str) -> None:
+def _check_separate_tables(tables: Mapping[str, str]) -> None:
     """Check that tables whose names contain `{topic}` differ for each topic, even if a catalog ignores case.
 
     Raises:
         ConfigurationError: two topics would share a table whose name contains `{topic}`.
     """
     owners: dict[str, str] = {}
-    overrides = ingest.topic_overrides(options)
-    for topic in topics:
-        named = overrides.get(topic, {}).get(ingest.TABLE, table)
-        if TOPIC not in named:
-            continue
-        place = table_for(named, topic)
+    for topic, place in tables.items():
         owner = owners.setdefault(place if "/" in place else place.lower(), topic)
         if owner != topic:
             raise ConfigurationError(
                 f"topics {owner} and {topic} would share the table {place}, because a catalog may ignore case: name a "
                 f"table for one of them by ingest.topic.{topic}.{ingest.TABLE.removeprefix('ingest.')}"
             )
-
-
-def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
-    """Return the options and the table of the query for one topic; its settings `ingest.topic.NAME.*` are applied.
-
-    Args:
-        table: value of `ingest.table`, in which `{topic}` stands for the topic's name.
-    """
-    own = {SUBSCRIBE.name: topic, **ingest.topic_overrides(options).get(topic, {})}
-    table = table_for(own.pop(ingest.TABLE, table), topic)
-    return ingest.with_overrides(ingest.shared_settings(options), own), table

@@ -88,14 +88,16 @@ class IngestQuery:
     read so far.
     """
 
-    def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
+    def __init__(self, spark: SparkSession, ingest: Ingest, *, keeps_table: bool = False) -> None:
         """Start the query, and print its lane (`direct` or `spark`) and its id. A missing table is created.
+
+        `keeps_table` is true if another query that runs writes to the same table (`QueryRun.keeps_table`).
 
         Raises:
             ConfigurationError: a setting is wrong, or Spark lacks something that the table needs.
             TableError: the table cannot be created or written.
         """
-        self.name = ingest.name
+        self.name, self.table = ingest.name, ingest.table
         self._receiver = open_receiver(spark)
         self._reported = ReadMetrics()
         self._began = self._printed_at = time.monotonic()
@@ -104,19 +106,19 @@ class IngestQuery:
         self._sums: QuerySums | None = None
         self._not_stopped: TieredStreamError | None = None
         try:
-            self._query = self._start(spark, ingest)
+            self._query = self._start(spark, ingest, keeps_table)
         except BaseException:
             self._receiver.close()
             raise
         self._id = str(self._query.id)
         console.print(f"{self.name}: started, query id {self._id}", markup=False)
 
-    def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
+    def _start(self, spark: SparkSession, ingest: Ingest, keeps_table: bool) -> StreamingQuery:
         landing = plan_query(
             spark,
             options={REPORT_ADDRESSES.name: addresses_option(self._receiver.report_to), **ingest.options},
             table=ingest.table,
-            run=QueryRun(ingest.checkpoint, ingest.trigger, self.name),
+            run=QueryRun(ingest.checkpoint, ingest.trigger, self.name, keeps_table=keeps_table),
             lane=ingest.lane,
         )
         console.print(f"{self.name}: {landing.lane.value} lane, {landing.reason}", markup=False)
@@ -313,11 +315,14 @@ def _started(
 ) -> list[ConfigurationError]:
     """Start a query and add it to `running`. If it cannot start, print the reason and add it to `outcome`.
 
+    If a query in `running` has the same table, this query does not replace the table's columns.
+
     Return a list with the error if the query's settings are refused, else an empty list. If the query is the job's only
     one (`alone`), the error is raised instead.
     """
     try:
-        running.append(IngestQuery(spark, ingest))
+        keeps_table = ingest.table in (query.table for query in running)
+        running.append(IngestQuery(spark, ingest, keeps_table=keeps_table))
     except ConfigurationError as error:
         if alone:
             raise

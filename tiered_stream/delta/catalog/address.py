@@ -156,7 +156,7 @@ def create_by_spark(spark: SparkSession, address: TableAddress, spec: TableSpec)
 
 
 def replace_columns(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
-    """Give a table without rows the columns and the partition or clustering columns of `spec`, in one commit.
+    """Give a table without rows the columns and the partition column of `spec`, in one commit.
 
     Delta refuses the commit if another writer commits rows meanwhile. (`CREATE OR REPLACE TABLE` cannot replace a table
     that is named by its path.)
@@ -168,8 +168,6 @@ def replace_columns(spark: SparkSession, address: TableAddress, spec: TableSpec)
         writer = spark.createDataFrame([], spec.schema).write.format("delta").mode("overwrite")
         if spec.day_column:
             writer = writer.partitionBy(spec.day_column)
-        if spec.cluster_by:
-            writer = writer.clusterBy(*spec.cluster_by)
         writer = writer.option("overwriteSchema", "true").option("userMetadata", CREATION)
         writer.save(known_scheme(spark, address.location))
 
@@ -238,15 +236,16 @@ def set_properties(spark: SparkSession, address: TableAddress, properties: Mappi
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
-    """Set a table's clustering columns (`ALTER TABLE … CLUSTER BY`).
+    """Set a table's clustering columns (`ALTER TABLE … CLUSTER BY`); without `columns`, the table has none.
 
     The SQL names the table by its folder, because the catalog has no entry of a table that is being created.
 
     Raises:
         TableError: Spark cannot change the clustering.
     """
+    layout = f"({_columns(columns)})" if columns else "NONE"
     with spark_errors(str(address), "clustered"):
-        _marking(spark).sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY ({_columns(columns)})")
+        _marking(spark).sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY {layout}")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:

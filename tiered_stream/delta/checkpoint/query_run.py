@@ -114,6 +114,11 @@ class QueryRun:
     """
     tasks: int | None = None
     """Maximum number of tasks that read at once; None: as many as Spark runs."""
+    keeps_table: bool = False
+    """True if a table without rows keeps its columns, because a query that runs already writes to it.
+
+    Otherwise, a table that a failed run has created gets the columns of this run.
+    """
 
     def transaction(self, batch: DataFrame) -> str:
         """Return the query id for Delta's application transaction of the micro-batch `batch`.

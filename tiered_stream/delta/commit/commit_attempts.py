@@ -221,15 +221,13 @@ class TableCommits:
 
     def _until_committed(self, last: _LastCommit, batch: BatchCommit) -> int | None:
         for attempt in range(ATTEMPTS):
-            transaction = self._begin()
-            newest = self._newest_since(last.version, batch.query_id, transaction)
-            if newest is not None and newest < last.batch_id and last.files is not None:
-                raise self._overwritten(last, last.files)
-            # A failed attempt may have committed nevertheless, and only its response was lost.
-            if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
-                self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
+            begun = self._begin()
+            if self._has(begun, last, batch):
                 return None
-            transaction = self._begin_fitting(transaction, batch.files)
+            transaction = self._begin_fitting(begun, batch.files)
+            # While columns were added, another driver of the query may have committed the batch.
+            if transaction is not begun and self._has(transaction, last, batch):
+                return None
             self._refuse_landed_before(batch.query_id, batch.files, transaction.state.version)
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
@@ -243,6 +241,23 @@ class TableCommits:
                 log.warning("%s is committed again, since %s", name, error)
                 self.sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
+
+    def _has(self, transaction: DeltaTransaction, last: _LastCommit, batch: BatchCommit) -> bool:
+        """Return whether the table already has the batch in the version on which `transaction` is based.
+
+        An earlier attempt may have committed it, although its response was lost. Another driver of the query may have
+        committed it, too. `last` is the query's newest batch before this commit.
+
+        Raises:
+            TableError: the query's last commit is gone from the log.
+        """
+        newest = self._newest_since(last.version, batch.query_id, transaction)
+        if newest is not None and newest < last.batch_id and last.files is not None:
+            raise self._overwritten(last, last.files)
+        if batch.batch_id > max(last.batch_id, -1 if newest is None else newest):
+            return False
+        self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
+        return True
 
     def _refuse_landed_before(self, query_id: str, files: Sequence[DataFile], newest: int) -> None:
         """Raise TableError if `files` are the query's first for the table, and another query has landed their offsets.

@@ -119,6 +119,7 @@ def open_or_create(
     rows: Mapping[str, RowFormat] | None = None,
     *,
     checked: bool = False,
+    keeps_table: bool = False,
 ) -> OpenTable | str:
     """Open the table for commits if it suits the direct lane; create a missing table if it would suit the direct lane.
 
@@ -133,6 +134,7 @@ def open_or_create(
         rows: planned row formats, by topic, which are fitted to the table. None: tasks have already written the rows
             to files, with the columns of `spec`.
         checked: true if tasks have checked the written rows by the table's rules. Not used if `rows` is given.
+        keeps_table: true if a table without rows keeps its columns (`QueryRun.keeps_table`).
 
     Returns:
         The table, or a text that says why the table does not suit the direct lane.
@@ -147,7 +149,7 @@ def open_or_create(
         return why_not
     from tiered_stream.delta.commit.deltalake_commit import describe
 
-    table = _opened(spark, address, spec, create)
+    table = _opened(spark, address, spec, create, keeps_table=keeps_table)
     if isinstance(table, str):
         return table
     description = describe(table)
@@ -170,17 +172,23 @@ def open_or_create(
 
 
 def _opened(
-    spark: SparkSession, address: TableAddress, spec: TableSpec, create: Callable[[TableAddress], None]
+    spark: SparkSession,
+    address: TableAddress,
+    spec: TableSpec,
+    create: Callable[[TableAddress], None],
+    *,
+    keeps_table: bool,
 ) -> DeltaTable | str:
     """Return the table, which is created if it is missing, or a text that says why Spark must write to it.
 
-    `create` is a function by which Spark creates the table at an address.
+    `create` is a function by which Spark creates the table at an address. If `keeps_table` is false, a table without
+    rows is replaced if its columns differ (`replace_unused`).
     """
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
     try:
         known = open_table(spec)
-        if known is not None and not replace_unused(spark, address, spec, describe(known)):
+        if known is not None and (keeps_table or not replace_unused(spark, address, spec, describe(known))):
             return known
         with _creation if urlsplit(spec.uri).scheme == "file" else nullcontext():
             return open_table(spec) or _create(spark, address, spec, create)
@@ -220,24 +228,18 @@ def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, 
         check_created_by_deltalake(session_defaults(spark, spec.properties), spec.properties)
         create_table(spec, spec.schema, properties, replaces=True)
         return True
+    if CLUSTERING in description.writer_features:  # by columns that the table may lose
+        cluster_table(spark, address, ())
     replace_columns(spark, address, spec)
-    if _lacks_clustering(spec, description):
+    if spec.cluster_by:
         cluster_table(spark, address, spec.cluster_by)
-    if lacking := _lacking_properties(properties, description):
+    if lacking := lacking_properties(properties, description.configuration, description.writer_features):
         set_properties(spark, address, lacking)
     return True
 
 
 def _layout(description: TableDescription) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {field["name"]: field["type"] for field in description.fields}, tuple(description.partition_columns)
-
-
-def _lacking_properties(properties: Mapping[str, str], description: TableDescription) -> dict[str, str]:
-    return lacking_properties(properties, description.configuration, description.writer_features)
-
-
-def _lacks_clustering(spec: TableSpec, description: TableDescription) -> bool:
-    return bool(spec.cluster_by) and CLUSTERING not in description.writer_features
 
 
 def _found_soon(spec: TableSpec) -> DeltaTable | None:
@@ -283,10 +285,13 @@ def _create(
     except TableError:
         for seconds in (*CREATION_WAITS, None):  # another query may have created the table, and still complete it
             created = open_table(spec)
-            known = None if created is None else describe(created)
-            if known and not _lacking_properties(properties, known) and not _lacks_clustering(spec, known):
+            if created is None:
+                raise
+            known = describe(created)
+            lacking = lacking_properties(properties, known.configuration, known.writer_features)
+            if not lacking and features <= known.writer_features:
                 break
-            if known is None or seconds is None:
+            if seconds is None:
                 raise
             time.sleep(seconds)
     table = _found_soon(spec)

@@ -81,15 +81,15 @@ def _kind_in_table(
     """
     if table is None or not table.fields:
         return None
-    columns = arrow_schema(struct_type(table.fields))
-    name = KEY if part == KEY else rows.value_columns
-    if part == KEY or name.lower() != FLAT:
-        kind = columns.field(name).type if name in columns.names else None
-        return kind if pa.types.is_struct(kind) else None
-    others = {own for _, own in kept_columns(rows, include_headers)} | {day_column}
+    columns = {column.name.lower(): column for column in arrow_schema(struct_type(table.fields))}
+    name = (KEY if part == KEY else rows.value_columns).lower()
+    if part == KEY or name != FLAT:
+        column = columns.get(name)
+        return column.type if column is not None and pa.types.is_struct(column.type) else None
+    others = {own.lower() for _, own in kept_columns(rows, include_headers)} | {(day_column or "").lower()}
     if rows.key.format is not Format.BINARY:
         others |= {KEY}
-    fields = [column for column in columns if column.name not in others]
+    fields = [column for lower, column in columns.items() if lower not in others]
     return pa.struct(fields) if fields else None
 
 

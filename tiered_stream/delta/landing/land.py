@@ -29,7 +29,7 @@ from tiered_stream.delta.requirements.session_requirements import with_session_c
 from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import check_by_spark, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import FAIL, TableSpec
+from tiered_stream.delta.settings.ingest_settings import COMPACT_EVERY, FAIL, TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
@@ -205,7 +205,7 @@ def _plan_table(
     why_spark = _LANE_SET if lane == "spark" else unreachable
     if replaces and not why_spark:
         why_spark = "the direct lane only appends, and rows are to be replaced"
-    opened = why_spark or open_or_create(spark, address, spec, create, rows)
+    opened = why_spark or open_or_create(spark, address, spec, create, rows, keeps_table=run.keeps_table)
     if isinstance(opened, OpenTable):
         route = Route(".*", str(address), opened.spec.uri)
         folders = by_topic.dead_letter_folder(spark, spec.rows.dead_letter_table)
@@ -214,10 +214,12 @@ def _plan_table(
         reason += _null_columns(opened.description, opened.spec)
         return Landing(spark, run, query.options, reason, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
-    reads_log = not (unreachable or is_connect(spark))
+    reads_log = not (unreachable or is_connect(spark) or run.keeps_table)
     spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, reads_log=reads_log)
     by_spark = SparkLane(spark, address, spec, fitted, query.options, run, reachable=unreachable is None)
     reason = opened + (_null_columns(known, spec) if known else "")
+    if spec.compact_every is not None:
+        reason += f"; {COMPACT_EVERY.name} has no effect in this lane"
     return Landing(spark, run, query.options, reason, by_spark, table=str(address))
 
 

@@ -18,12 +18,14 @@ from functools import partial
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
-from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.catalog.java_errors import own_error, spark_errors
 from tiered_stream.delta.commit.delta_spark_commit import find_by_spark, reading_all_rows
 from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
@@ -270,15 +272,36 @@ class _Redrive:
         left, ready = Counter[tuple[str, str]](), Counter[str]()
         with self.marks.reading():
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-            row_formats = self._row_formats(unmarked)
-            tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
-            rows = tried.collect() if row_formats else []
+            rows = self._counted(unmarked, self._row_formats(unmarked))
         for row in rows:
             if row["reason"] is None:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
                 left[row["topic"], row["reason"]] += row["count"]
         return RedriveReport(self.dry_run, ready, dict(sorted(left.items())), unmarked.pending)
+
+    def _counted(self, unmarked: UnmarkedDeadLetters, row_formats: Mapping[str, RowFormat]) -> list[Row]:
+        """Return the numbers of dead letters by topic and reason (`_tried`), for the topics in `row_formats`.
+
+        One Spark query counts all topics. If this package raises an error in a task of the query, each topic is counted
+        by a query of its own. Errors of single topics are kept for `raise_first`.
+        """
+
+        def count(of_topics: Mapping[str, RowFormat]) -> list[Row]:
+            tried = self._tried(unmarked.of(of_topics), of_topics)
+            return tried.groupBy("topic", "reason").count().collect() if of_topics else []
+
+        try:
+            return count(row_formats)
+        except (Py4JJavaError, PySparkException) as error:
+            name, _ = own_error(str(error))
+            if not name:
+                raise
+        rows: list[Row] = []
+        for topic, row_format in row_formats.items():
+            with self._keeping_error(topic), spark_errors(self.routing.target(topic).name, "appended to"):
+                rows += count({topic: row_format})
+        return rows
 
     def _row_formats(self, unmarked: UnmarkedDeadLetters) -> dict[str, RowFormat]:
         """Return the row format of each topic of `unmarked`, by topic, without topics that had an error.

@@ -18,7 +18,7 @@ from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_keys
-from tiered_stream.delta.settings.row_settings import APPEND
+from tiered_stream.delta.settings.row_settings import APPEND, DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError, one_line
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows
@@ -76,6 +76,15 @@ class Routing:
     """True if the row formats in `rows` already include the rules of their tables (`RowFormat.rules`)."""
     _targets: dict[str, ingest.TableSpec] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError if a table for dead letters is also the table of a route."""
+        for route in self.routes:
+            if route.folder in self.dead_letter_folders.values():
+                raise ConfigurationError(
+                    f"the table {route.table} is for rows, and cannot be the table for dead letters, too: name another "
+                    f"table in {DEAD_LETTER_TABLE.name}"
+                )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, without the caches of tables and row formats, which may be large."""

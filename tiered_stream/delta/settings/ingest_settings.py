@@ -387,13 +387,17 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     Example: `ingest.topic.orders.dayColumn` becomes `ingest.dayColumn` of the topic `orders`.
 
     Raises:
-        ConfigurationError: a setting cannot be set for a single topic.
+        ConfigurationError: a setting cannot be set for a single topic, or a topic has it twice.
     """
     overrides: dict[str, dict[str, str]] = {}
     for name, value in settings.items():
         if name.lower().startswith(TOPIC_PREFIX):
             topic, own = _split_topic_setting(name)
-            overrides.setdefault(topic, {})[own] = value
+            if own in overrides.setdefault(topic, {}):
+                raise ConfigurationError(
+                    f"topic {topic} has {own} twice, in different spellings such as {name}: keep one of them"
+                )
+            overrides[topic][own] = value
     return overrides
 
 
@@ -437,8 +441,8 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
     match = re.fullmatch(rf"(.+?)\.({forms})", name[len(TOPIC_PREFIX) :], re.IGNORECASE | re.DOTALL)
     if match is None:
         raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {properties}*")
-    declared_name = next((own for own in known if own.lower() == match[2].lower()), match[2])
-    return match[1], JOB_PREFIX + declared_name
+    own_property = properties + match[2][len(properties) :]
+    return match[1], JOB_PREFIX + next((own for own in known if own.lower() == match[2].lower()), own_property)
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
