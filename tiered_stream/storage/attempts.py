@@ -132,6 +132,7 @@ class Attempts:
         name: str,
         attempt: Callable[[float], T],
         shows_other_settings: Callable[[AttemptError], bool] = lambda failure: False,
+        seconds: float | None = None,
     ) -> T:
         """Return the result of `attempt`, which is called with the seconds that are left for the request.
 
@@ -143,12 +144,13 @@ class Attempts:
             attempt: sends the request once, and raises AttemptError if it fails.
             shows_other_settings: returns whether the failure has shown that the next attempt needs other settings, such
                 as another region.
+            seconds: time limit of all attempts together; None: the time limit in `timeouts`.
 
         Raises:
             StorageUnavailableError: no attempt or no time is left, and the last failure is one that may pass.
             AttemptError: an attempt failed in a way that another attempt would not change.
         """
-        end = time.monotonic() + self._timeouts.total_ms / 1000
+        end = time.monotonic() + (seconds or self._timeouts.total_ms / 1000)
         failures: list[AttemptError] = []
         timeouts, learned, patience = 0, False, _MOST_RETRY_AFTER
         for number in range(1, _BUSY_ATTEMPTS + 1):

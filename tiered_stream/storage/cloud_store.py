@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from threading import Lock
@@ -50,6 +49,8 @@ _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 _CHUNK_BYTES = 1 << 20
 """Approximate size in bytes of the pieces in which obstore gives a large body."""
+_LARGE_UPLOAD_BYTES = 1 << 30
+"""Size in bytes of an object for which an attempt of an upload may take `UPLOAD_SECONDS`, so at 1.2 MB/s."""
 
 
 class Service(ABC):
@@ -111,10 +112,10 @@ class Service(ABC):
             StorageAccessError: there are no credentials.
         """
 
-    def connect(self, seconds: float | None) -> Client:
+    def connect(self, seconds: float, *, is_upload: bool = False) -> Client:
         """Return a new client whose requests take at most `seconds` each, without sending a request.
 
-        The client sends each request once. If `seconds` is None, the client is for uploads.
+        The client sends each request once. It has no read timeout if it is for uploads.
 
         Raises:
             StorageAccessError: there are no credentials.
@@ -123,9 +124,9 @@ class Service(ABC):
         client: ClientConfig = {
             "allow_http": urlsplit(self.endpoint).scheme == "http",
             "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
-            "timeout": timedelta(seconds=UPLOAD_SECONDS if seconds is None else seconds),
+            "timeout": timedelta(seconds=seconds),
         }
-        if seconds is not None:  # during an upload, the read timeout would count from the start
+        if not is_upload:  # during an upload, the read timeout would count from the start
             client["read_timeout"] = timedelta(milliseconds=self.timeouts.read_ms)
         self.prepare(client)
         try:
@@ -246,14 +247,12 @@ class CloudStore(WritableStore):
 
     def __init__(self, service: Service, root: str) -> None:
         self._service = service
-        self._clients: dict[float | None, Client] = {}
-        """Clients by time limit in seconds (None: for uploads); replaced when clients need other settings."""
+        self._clients: dict[tuple[float, bool], Client] = {}
+        """Clients by time limit in seconds and by use (true: uploads); replaced when clients need other settings."""
         self._root = root
         self._timeouts = timeouts = service.timeouts
         self._seconds = timeouts.total_ms / 1000
         self._attempts = Attempts(timeouts, lambda name, _: service.unreachable(name))
-        upload_timeouts = replace(timeouts, total_ms=UPLOAD_SECONDS * 1000)
-        self._uploads = Attempts(upload_timeouts, lambda name, _: service.unreachable(name))
         self._learning = Lock()
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
@@ -326,7 +325,7 @@ class CloudStore(WritableStore):
                 return False
             return True
 
-        return self._send(key, write, is_upload=True)
+        return self._send(key, write, upload_seconds=_upload_seconds(len(data)))
 
     def _path(self, key: str) -> str:
         """Return the object's key in the bucket. Raises ConfigurationError if obstore cannot read such a key."""
@@ -371,13 +370,14 @@ class CloudStore(WritableStore):
             limit /= 2
         return limit
 
-    def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False, is_upload: bool = False) -> T:
+    def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False, upload_seconds: float = 0) -> T:
         """Return the result of `request`, which is called with a client for each attempt.
 
-        `key` is the key of the requested object, for errors. `listing` is true if the request is to list keys, and
-        `is_upload` is true if it is to write an object. After a failure, `request` is called again with a new client if
-        the service knows better settings for clients now, such as the bucket's region (`Service.shows_other_settings`).
-        It is also called again if another thread has replaced the clients since the attempt began.
+        `key` is the key of the requested object, for errors. `listing` is true if the request is to list keys.
+        `upload_seconds` is the time limit of each attempt to write an object, and 0 for other requests. After a
+        failure, `request` is called again with a new client if the service knows better settings for clients now, such
+        as the bucket's region (`Service.shows_other_settings`). It is also called again if another thread has replaced
+        the clients since the attempt began.
         """
         check_process()
         self.before_request()
@@ -386,11 +386,11 @@ class CloudStore(WritableStore):
         def attempt(seconds_left: float) -> T:
             nonlocal clients
             began, clients = time.monotonic(), self._clients
-            limit = None if is_upload else self._limit(seconds_left)
-            if limit not in clients:
-                clients[limit] = self._service.connect(limit)
+            kind = upload_seconds or self._limit(seconds_left), upload_seconds > 0
+            if kind not in clients:
+                clients[kind] = self._service.connect(kind[0], is_upload=kind[1])
             try:
-                return request(clients[limit])
+                return request(clients[kind])
             except errors.TieredStreamError:
                 raise
             except (BaseError, OSError, ValueError) as error:
@@ -407,11 +407,21 @@ class CloudStore(WritableStore):
 
         name = self.describe(key)
         try:
-            return (self._uploads if is_upload else self._attempts).send(name, attempt, shows_other_settings)
+            seconds = UPLOAD_SECONDS if upload_seconds else None
+            return self._attempts.send(name, attempt, shows_other_settings, seconds)
         except AttemptError as failure:
             if failure.kind is FailureKind.OTHER or failure.status == 416:
                 raise _UnexpectedResponseError(f"the request for {name} failed: the service gave {failure}") from None
             raise self._service.refused(failure, name, listing=listing) from None
+
+
+def _upload_seconds(size: int) -> float:
+    """Return the time limit in seconds of one attempt to upload `size` bytes: `UPLOAD_SECONDS`, or a share of it.
+
+    A smaller object has less time, so that a silent service is noticed earlier. There are only four time limits,
+    because there is a client for each.
+    """
+    return UPLOAD_SECONDS / next((share for share in (8, 4, 2) if size * share <= _LARGE_UPLOAD_BYTES), 1)
 
 
 class _UnexpectedResponseError(errors.StorageError):

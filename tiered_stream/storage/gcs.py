@@ -9,7 +9,7 @@ from obstore.store import GCSStore
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.caches import file_state
-from tiered_stream.storage.attempts import AttemptError
+from tiered_stream.storage.attempts import AttemptError, FailureKind
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_endpoint
 from tiered_stream.storage.cloud_store import Service
 from tiered_stream.storage.identity.google_identity import BY_GOOGLE_AUTH, GoogleIdentity, google_identity
@@ -49,7 +49,8 @@ class GoogleBucket(Service):
 
     def shows_other_settings(self, failure: AttemptError) -> bool:
         path, state = self._key_file
-        if failure.status in (401, 403) and file_state(path) != state:
+        is_refused = failure.status in (401, 403) or failure.kind is FailureKind.CREDENTIALS
+        if is_refused and file_state(path) != state:
             return True  # the key was replaced
         return super().shows_other_settings(failure)
 

@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -76,7 +75,6 @@ class HdfsStore(WritableStore):
         self._hung: set[Future[Any]] = set()
         """Results of calls that have timed out, and whose threads have not ended yet."""
         self._attempts = Attempts(timeouts, self._unreachable)
-        self._uploads = Attempts(replace(timeouts, total_ms=UPLOAD_SECONDS * 1000), self._unreachable)
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         name = self.describe(key)
@@ -138,7 +136,7 @@ class HdfsStore(WritableStore):
                     file.write(data[start : start + _WRITE_BYTES])
             return True
 
-        return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), self._uploads)
+        return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), UPLOAD_SECONDS)
 
     def describe(self, key: str) -> str:
         return f"{self._service}{self._root}/{key}"
@@ -218,11 +216,11 @@ class HdfsStore(WritableStore):
             result.add_done_callback(self._hung.discard)
             raise
 
-    def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:
+    def _send(self, key: str, request: Callable[[Client, float], T], seconds: float | None = None) -> T:
         """Return the result of `request`, which is called for each attempt with the client and the seconds left.
 
-        `key` is the key of the requested object, for errors. `attempts` repeats the request, within its time limits;
-        None: the time limits of a read.
+        `key` is the key of the requested object, for errors. `seconds` is the time limit of all attempts together.
+        None: the time limit of a read.
         """
         check_process()
         self.before_request()
@@ -235,7 +233,7 @@ class HdfsStore(WritableStore):
             except BaseException as error:  # noqa: BLE001 - a panic in the client is no Exception
                 raise self._failure(error, key) from None
 
-        return (attempts or self._attempts).send(self.describe(key), attempt)
+        return self._attempts.send(self.describe(key), attempt, seconds=seconds)
 
     def _failure(self, error: BaseException, key: str) -> Exception:
         """Return the exception for `error`, with which an attempt ended.

@@ -29,7 +29,7 @@ A request is sent again, for example, if the service responds with 429 or 503, o
 """
 
 UPLOAD_SECONDS = 900
-"""Time limit in seconds of each attempt of an upload; after the same time, no further attempt begins."""
+"""Maximum time limit in seconds of an attempt of an upload; after this time, no further attempt begins."""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
@@ -127,10 +127,8 @@ class WritableStore(ObjectStore):
     def _write_in_time(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
         try:
             return self._write(key, data, overwrite=overwrite)
-        except StorageConnectTimeoutError:  # whose text names an option of segments
-            raise StorageUnavailableError(f"no connection for {self.describe(key)} in time") from None
-        except StorageReadTimeoutError:
-            late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
+        except (StorageConnectTimeoutError, StorageReadTimeoutError):  # whose texts name options of segments
+            late = f"{self.describe(key)} was not written in time; check the connection to the storage"
             raise StorageUnavailableError(late) from None
 
 

@@ -7,6 +7,7 @@ Features"), Spark's Delta sink writes the table, because it meets these requirem
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -160,20 +161,16 @@ def table_rules(description: TableDescription) -> TableRules:
         if name.lower().startswith(requirements.CONSTRAINT_PREFIX)
     )
     nested = (path for column in description.fields for path in _not_null_within((column["name"],), column["type"]))
-    limits = (limit for column in description.fields for limit in _readable_limits(column))
+    limits: list[TextLimit] = []
+    for column in description.fields:
+        with suppress(requirements.UnreadableTypeError):
+            limits += list(requirements.text_limits(column))
     return TableRules(
         tuple(sorted(not_null)),
         tuple(sorted(checks)),
         tuple(sorted(nested)),
         tuple(sorted(limits, key=lambda limit: limit.path)),
     )
-
-
-def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
-    try:
-        return list(requirements.text_limits(column))
-    except requirements.UnreadableTypeError:
-        return ()
 
 
 def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:

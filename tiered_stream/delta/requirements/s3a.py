@@ -262,14 +262,21 @@ class S3aStore(SessionStore):
         raise self.unusable(f"the credential provider {provider} {why}")
 
     def place(self, own: TableStorage) -> TableStorage:
-        access_point, customer_key = self.access_point(), own.s3_customer_key
-        with suppress(NotForTasksError):  # reads need this key, too
-            customer_key = customer_key or self.object_settings()["s3_customer_key"]
+        with suppress(NotForTasksError):
+            return self._placed(own, self.object_settings())
+        return self._placed(own, {})
+
+    def _placed(self, own: TableStorage, of_objects: Mapping[str, Any]) -> TableStorage:
+        """Return `own`, completed by the session's settings for the address, and by `of_objects`.
+
+        `of_objects` is the result of `object_settings`, or empty. Reads, too, need the key for SSE-C in it.
+        """
+        access_point = self.access_point()
         storage = replace(
             own,
+            **{**of_objects, "s3_customer_key": own.s3_customer_key or of_objects.get("s3_customer_key")},
             s3_path_style=own.s3_path_style or self.is_on("path.style.access"),
             s3_access_point=access_point if access_point and access_point_region(access_point) else None,
-            s3_customer_key=customer_key,
             s3_fips=self.is_on("endpoint.fips"),
             s3_requester_pays=own.s3_requester_pays or self.is_on("requester.pays.enabled"),
         )
@@ -288,8 +295,7 @@ class S3aStore(SessionStore):
             )
         self.check_supported()
         self.check_address()
-        place = self.place(own)
-        storage = replace(place, **self.object_settings() | {"s3_customer_key": place.s3_customer_key})
+        storage = self._placed(own, self.object_settings())
         if own.access_key_id is None and not own.anonymous:
             storage = replace(storage, **{"session_token": None, **self.credentials()})
         return storage if storage.s3_endpoint_url else replace(storage, s3_region=self._region_at_aws(own, storage))

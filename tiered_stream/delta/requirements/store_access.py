@@ -161,17 +161,19 @@ class AbfsStore(SessionStore):
             )
         return value
 
+    def place(self, own: TableStorage) -> TableStorage:
+        place, url = azure_place(own.at(self.uri), TABLES), self.endpoint_url()
+        return own if place.names_endpoint or url == place.endpoint else replace(own, azure_endpoint_url=url)
+
     def access(self, own: TableStorage) -> TableStorage:
         place = azure_place(own.at(self.uri), TABLES)
         if not self.host or not self.has_connector:
             return own
-        url, storage = self.endpoint_url(), own
         if place.names_endpoint:
             setting = f"{STORAGE_PREFIX}{place.names_endpoint}"
-            check_same_store(setting, place.endpoint, url, f"container {self.container}")
-        elif url != place.endpoint:
-            storage = replace(own, azure_endpoint_url=url)
+            check_same_store(setting, place.endpoint, self.endpoint_url(), f"container {self.container}")
         self.check_supported()
+        storage = self.place(own)
         if not place.identity.is_named:
             storage = replace(storage, **self.credentials())
         if why_not := azure_place(storage.at(self.uri), TABLES).identity.why_not_deltalake():
@@ -240,17 +242,19 @@ class GsStore(SessionStore):
                 )
         raise self.unusable(f"fs.gs.auth.type is {kind}, which is known to Spark alone")
 
+    def place(self, own: TableStorage) -> TableStorage:
+        url = self.endpoint_url()
+        return own if own.gcs_endpoint_url or url == _GOOGLE else replace(own, gcs_endpoint_url=url)
+
     def access(self, own: TableStorage) -> TableStorage:
         if not self.has_connector:
             return own
         from tiered_stream.storage.identity.google_identity import google_identity  # late, because it loads urllib3
 
-        url, option = self.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"
-        check_same_store(option, own.gcs_endpoint_url, url, f"bucket {self.bucket}")
+        setting = f"{STORAGE_PREFIX}gcs.endpoint.url"
+        check_same_store(setting, own.gcs_endpoint_url, self.endpoint_url(), f"bucket {self.bucket}")
         self.check_supported()
-        storage = own
-        if own.gcs_endpoint_url is None and url != _GOOGLE:
-            storage = replace(own, gcs_endpoint_url=url)
+        storage = self.place(own)
         if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
             storage = replace(storage, **self.credentials())
         with suppress(StorageAccessError):  # the first request reports it

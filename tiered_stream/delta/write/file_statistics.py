@@ -68,7 +68,8 @@ class FileStatistics:
                 self._nulls[path] += 0
                 self._widen(path, pa.string(), partition.topic, partition.topic)
             else:
-                self._add(path, _leaf(batch.column(index), path))
+                column = batch.column(index)
+                self._add(path, pc.struct_field(column, list(path[1:])) if len(path) > 1 else column)
         lowest = FIRST_OFFSET if find_column(batch.schema, FIRST_OFFSET) >= 0 else OFFSET
         first, last = kafka_column(batch, lowest)[0].as_py(), kafka_column(batch, OFFSET)[-1].as_py()
         self.offsets[partition] = self.offsets.get(partition, (first, last))[0], last
@@ -119,10 +120,6 @@ def _paths(path: _Path, kind: pa.DataType) -> Iterator[_Path]:
             yield from _paths((*path, field.name), field.type)
     else:
         yield path
-
-
-def _leaf(column: pa.Array, path: _Path) -> pa.Array:
-    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def _is_ordered(kind: pa.DataType) -> bool:

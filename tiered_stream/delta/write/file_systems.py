@@ -198,16 +198,12 @@ _folders: PerProcess[fs.FileSystem] = PerProcess()
 def open_folder(uri: str, storage: ingest.TableStorage) -> fs.FileSystem:
     """Return a pyarrow file system whose root is the folder at `uri`.
 
-    All calls in a process with the same arguments return the same object.
+    For a folder in an object store, all calls in a process with the same arguments return the same object.
     """
-    return _folders.get({"uri": uri, "storage": storage}, lambda: _make_folder(uri, storage))
-
-
-def _make_folder(uri: str, storage: ingest.TableStorage) -> fs.FileSystem:
-    parts = urlsplit(uri)
+    parts, options = urlsplit(uri), storage.at(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
-    return fs.PyFileSystem(_ObjectFolder(open_store(storage.at(uri), endpoints.TABLES)))
+    return _folders.get(options, lambda: fs.PyFileSystem(_ObjectFolder(open_store(options, endpoints.TABLES))))
 
 
 # Folder in an object store as a read-only file system of pyarrow, by means of this package's own store.
@@ -289,9 +285,6 @@ class _ObjectFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
         return True
 
     def tell(self) -> int:

@@ -134,7 +134,4 @@ def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
     numbers = private_key.private_numbers()
     public = numbers.public_numbers
     key = RSA.construct((public.n, public.e, numbers.d, numbers.p, numbers.q), consistency_check=False)
-    try:
-        return PKCS1_OAEP.new(key, hashAlgo=SHA3_512).decrypt(encrypted)
-    except ValueError:
-        raise ValueError("the data key does not decrypt") from None
+    return PKCS1_OAEP.new(key, hashAlgo=SHA3_512).decrypt(encrypted)

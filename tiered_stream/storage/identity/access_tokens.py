@@ -153,7 +153,7 @@ def _send(
 
     Raises:
         AttemptError: there is no response.
-        StorageAccessError: TLS fails, so another attempt would fail, too.
+        StorageAccessError: TLS fails, or a URL is malformed, so another attempt would fail, too.
     """
     connect, read = (max(0.001, min(ms / 1000, seconds_left)) for ms in (timeouts.connect_ms, timeouts.read_ms))
     proxy = timed_http.environment_proxy(url) if request.proxied else None
@@ -174,6 +174,11 @@ def _send(
         raise AttemptError(FailureKind.UNREACHABLE) from None
     except urllib3.exceptions.ConnectTimeoutError:
         raise AttemptError(FailureKind.CONNECT_TIMEOUT) from None
+    except urllib3.exceptions.LocationValueError:  # also a ValueError
+        raise StorageAccessError(
+            f"no access token of {request.identity}: {url} or its proxy is no URL of http or https: correct the "
+            "address, or HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+        ) from None
     except ValueError:
         raise AttemptError(FailureKind.OTHER) from None
     except (urllib3.exceptions.HTTPError, OSError):
