@@ -143,9 +143,9 @@ class _ThreadedReader:
         """Yield the batches of all splits: in the order of the splits if `ordered`, otherwise as they are decoded."""
         count = len(self._splits)
         self._queues = [deque() for _ in range(count)] if ordered else [deque()] * count
-        for _ in range(min(self._threads, count)):
-            threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
         try:
+            for _ in range(min(self._threads, count)):
+                threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
             for number in range(count):
                 while (batch := self._take(number)) is not None:
                     yield batch

@@ -13,15 +13,13 @@ The two types must have the same logical type, with three exceptions. Timestamps
 converted. Decimals of one scale may have different precisions; a value with too many digits is an error of the value.
 If only one of the two types has a logical type, numbers and bytes are read unchanged.
 
-Kernels read decimals of more than 38 digits as bytes, which become texts or DOUBLE here.
+Kernels read decimals of more than 38 digits as bytes, which `large_decimals.py` converts to texts or DOUBLE.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,9 +29,9 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.avro import avro_kernels as kernels
 from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.avro.avro_types import arrow_type, single_type
+from tiered_stream.formats.avro.large_decimals import with_large_decimals
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.column_kernels import key_hash_table
-from tiered_stream.formats.columns.conform import list_items, null_mask, with_items
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, SlicesDecoder
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 from tiered_stream.records.flexible_versions import uvarint
@@ -420,38 +418,6 @@ def _text(node: avro.AvroType) -> str:
     return type(node).__name__.lower()
 
 
-_EXACT = Context(prec=1000, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Decimal context that is exact for every integer of at most `kernels.MAX_NUMBER_BYTES` bytes."""
-
-
-def _converted(column: pa.Array, node: avro.AvroType) -> pa.Array:
-    """Return `column`, whose values have the Avro type `node`, with large decimals as texts or DOUBLE instead of bytes.
-
-    `column` has the type `arrow_type(node, as_read=True)`, and the result has the type `arrow_type(node)`.
-    """
-    kind = arrow_type(node)
-    if column.type == kind:
-        return column
-    if isinstance(node, avro.Union) and (one := single_type(node)) is not None:
-        return _converted(column, one)
-    if isinstance(node, avro.Primitive | avro.Fixed) and isinstance(node.logical, avro.Decimal):
-        return pa.array(map(partial(_number, node.logical), column.to_pylist()), kind)
-    below = node.values if isinstance(node, avro.Union) else tuple(avro.children(node))
-    if pa.types.is_struct(kind):
-        children = list(map(_converted, column.flatten(), below))
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=null_mask(column))
-    offsets, items = list_items(column)
-    items[-1] = _converted(items[-1], *below)
-    return with_items(column, offsets, items, kind)
-
-
-def _number(decimal: avro.Decimal, content: bytes | None) -> str | float | None:
-    if content is None:
-        return None
-    number = Decimal(int.from_bytes(content, signed=True)).scaleb(-decimal.scale, _EXACT)
-    return f"{number:f}" if decimal.column is LargeDecimals.STRING else float(number)
-
-
 class AvroDecoder(SlicesDecoder):
     """Decoder of Avro values of the schema `writer`, to a column with the type of the schema `reader`.
 
@@ -475,7 +441,9 @@ class AvroDecoder(SlicesDecoder):
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)
         for row in np.flatnonzero(errors).tolist():
             reasons[row] = self._program.reason(int(errors[row]))[:REASON_SIZE]
-        return Decoded(column if column.type == self.kind else _converted(column, self._reader), reasons)
+        if column.type != self.kind:
+            column = with_large_decimals(column, self._reader, reasons)
+        return Decoded(column, reasons)
 
 
 def compile_kernels() -> None:

@@ -47,12 +47,17 @@ MAX_NUMBER_BYTES = 400
 
 The time to write its digits grows with the square of the number of bytes.
 """
+MAX_EMPTY_ITEMS = 1 << 16
+"""Maximum number of list items that take no bytes, such as nulls, in one Avro value."""
 ERROR_TEXTS = {
     END_OF_VALUE: "the bytes end within it",
     BAD_NUMBER: "a number is longer than its type",
     BAD_BOOL: "a boolean is neither 0 nor 1",
     BAD_SIZE: "a length is negative, or more than the bytes that are left",
-    BAD_COUNT: "a list has more items than the bytes that are left can hold",
+    BAD_COUNT: (
+        "a list has more items than the bytes that are left can hold, or items without bytes, of which a value has at "
+        f"most {MAX_EMPTY_ITEMS:,}"
+    ),
     BAD_BLOCK: "a block of items is not as long as it says",
     BAD_BRANCH: "the union has no such branch",
     BAD_SYMBOL: "the enum has no such symbol, and no default",
@@ -63,9 +68,6 @@ ERROR_TEXTS = {
     TRAILING: "there are bytes after its end",
     LONG_NUMBER: f"a decimal has more than {MAX_NUMBER_BYTES} bytes",
 }
-
-MAX_EMPTY_ITEMS = 1 << 16
-"""Maximum number of list items that take no bytes, such as nulls, in one Avro value."""
 
 
 @inlined

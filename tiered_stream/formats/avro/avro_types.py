@@ -102,7 +102,7 @@ def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False
         case (
             avro.Primitive(logical=avro.Decimal() as own) | avro.Fixed(logical=avro.Decimal() as own),
             avro.Primitive(logical=avro.Decimal() as other) | avro.Fixed(logical=avro.Decimal() as other),
-        ) if types and own.scale == other.scale:
+        ) if types and own.scale == other.scale and own.column is other.column:
             return replace(reader, logical=replace(own, precision=max(own.precision, other.precision)))
         case avro.Primitive(logical=None), avro.Primitive(logical=None) if types:
             return _WIDER.get((reader.kind, writer.kind), reader)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -43,20 +43,15 @@ class ByteSlices:
         """Return the values with the indexes `rows`, in the order of `rows`."""
         return ByteSlices(self.data, self.starts[rows], self.stops[rows], self.valid[rows])
 
-    def after(self, sizes: Array | int) -> ByteSlices:
-        """Return the values without their first bytes.
+    def after(self, sizes: Array, refused: Collection[int]) -> ByteSlices:
+        """Return the values without their first bytes, and null in place of the values with the indexes `refused`.
 
-        `sizes` is the number of bytes to leave out: one number for all values, or an array with a number for each
-        value. A value that is not null must have at least this number of bytes.
+        `sizes` has the number of bytes to leave out for each value. A value that is not null must have at least this
+        number of bytes.
         """
-        return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
-
-    def only(self, rows: Array) -> ByteSlices:
-        """Return the values, with null in place of each value whose flag in `rows` is 0.
-
-        `rows` has a flag, 0 or 1, for each value.
-        """
-        return ByteSlices(self.data, self.starts, self.stops, (self.valid * rows).astype(np.uint8))
+        valid = self.valid.copy()
+        valid[list(refused)] = 0
+        return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, valid)
 
     def value(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.stops[row]].tobytes()

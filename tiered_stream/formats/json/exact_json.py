@@ -33,7 +33,10 @@ _TIME = (
 )
 _DATE = re.compile(_DATE_PART % (7, "(?:[ T].*)?"), re.ASCII | re.DOTALL)
 _TIMESTAMP = re.compile(_DATE_PART % (6, _TIME), re.ASCII)
-_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
+# The forms of Java's `ZoneOffset.of`; Spark also takes an hour, and a minute at the end, of one digit.
+_OFFSET = re.compile(
+    r"([+-])(?=\d\d?(?::\d\d?)?$|\d\d?:\d\d:\d\d$|\d{4}(?:\d\d)?$)(\d\d?)(?::?(\d\d?)(?::?(\d\d))?)?", re.ASCII
+)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _DAYS = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 _YEAR_1, _YEAR_9600, _YEARS_400 = -62_135_596_800, 240_779_520_000, 146_097 * 86_400
@@ -114,12 +117,6 @@ def _zones() -> frozenset[str]:
     Factory, ROC and localtime are left out. Java does not know them, and `localtime` depends on the machine.
     """
     return frozenset(zoneinfo.available_timezones() - {"Factory", "ROC", "localtime"})
-
-
-def decimal_of_text(text: str) -> decimal.Decimal | None:
-    """Return the number in `text`, or None if the text is not a number. Commas are ignored."""
-    plain = text.replace(",", "")
-    return decimal.Decimal(plain) if _NUMBER.fullmatch(plain) else None
 
 
 # Jackson: Base64Variants.MIME_NO_LINEFEEDS. Blanks and control characters may stand between units of four characters.
@@ -252,8 +249,8 @@ def _real(kind: pa.DataType, value: str) -> float | None:
 
 
 def _decimal(text: str, precision: int, scale: int) -> decimal.Decimal | None:
-    number = decimal_of_text(text)
-    return None if number is None else fitted(number, precision, scale)
+    plain = text.replace(",", "")
+    return fitted(decimal.Decimal(plain), precision, scale) if _NUMBER.fullmatch(plain) else None
 
 
 def _string(value: Any) -> str:

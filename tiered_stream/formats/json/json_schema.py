@@ -86,13 +86,13 @@ def any_of(options: Sequence[Shape]) -> Shape:
     is_any = any(option.names is None and not option.fields for option in options)
     names = frozenset().union(*(option.names or {"object"} for option in options))
     texts = {option.text for option in described}
-    fields = {name: _field(name, described) for option in described for name in option.fields}
+    properties = dict.fromkeys(name for option in described for name in option.fields)
     others = [option.others for option in described if option.others is not None]
     items = [option.items for option in described if option.items is not None]
     return Shape(
         None if is_any else names,
         texts.pop() if len(texts) == 1 else None,
-        fields,
+        {name: _field(name, described) for name in properties},
         any_of(others) if others else None,
         any_of(items) if items else None,
         is_tuple=any(option.is_tuple for option in described),

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from google.protobuf import descriptor_pb2
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 
 _COMPILE_SECONDS = 60
 _MAX_PATH, _MAX_PART = 3000, 255
@@ -45,6 +45,7 @@ def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
     Raises:
         ConfigurationError: a file cannot be compiled, a name is not a plain relative path, or the compiler is not
             installed.
+        TieredStreamError: the compiler takes too long, or is killed.
     """
     plain = filter(_is_plain, files)  # first, because other names may be long
     folders = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
@@ -80,6 +81,7 @@ def compiled_file(path: Path) -> bytes:
     Raises:
         ConfigurationError: the file cannot be compiled, it imports a file from outside its folder, or the compiler is
             not installed.
+        TieredStreamError: the compiler takes too long, or is killed.
     """
     folder = path.parent.resolve()
     descriptor_set = _compiled(folder, [path.name])
@@ -90,6 +92,15 @@ def compiled_file(path: Path) -> bytes:
     return descriptor_set
 
 
+def check_compiler() -> None:
+    """Raise ConfigurationError if the compiler is not installed."""
+    if find_spec("grpc_tools") is None:
+        raise ConfigurationError(
+            "a .proto file takes a compiler, the package grpcio-tools: pip install 'tiered-stream[formats]'. "
+            "Or compile it elsewhere (protoc --include_imports --descriptor_set_out=….desc) and name the .desc file"
+        )
+
+
 def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDescriptorSet | None = None) -> bytes:
     """Compile the files `names` in `folder`; return the serialized descriptor set of them, of `given`, and of imports.
 
@@ -97,12 +108,9 @@ def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDesc
 
     Raises:
         ConfigurationError: a file cannot be compiled, or the compiler is not installed.
+        TieredStreamError: the compiler takes too long, or is killed. The files may be right then.
     """
-    if find_spec("grpc_tools") is None:
-        raise ConfigurationError(
-            "a .proto file takes a compiler, the package grpcio-tools: pip install 'tiered-stream[formats]'. "
-            "Or compile it elsewhere (protoc --include_imports --descriptor_set_out=….desc) and name the .desc file"
-        )
+    check_compiler()
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
         # The folder is given as a link, because a colon in its path would separate two paths.
         Path(place, "own").symlink_to(folder.resolve(), target_is_directory=True)
@@ -121,7 +129,9 @@ def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDesc
                 stdin=subprocess.DEVNULL, timeout=_COMPILE_SECONDS,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise ConfigurationError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
+            raise TieredStreamError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
+        if done.returncode < 0:
+            raise TieredStreamError(f"the compiler of .proto files was killed by signal {-done.returncode}")
         if done.returncode != 0:
             lines = [line for line in done.stderr.strip().splitlines() if not _LOG_LINE.match(line)]
             why = "; ".join(lines)[:300]

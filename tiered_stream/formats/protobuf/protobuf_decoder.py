@@ -327,7 +327,8 @@ def _getter(field: FieldDescriptor) -> _Convert:
     if is_map(field):
         entry = field.message_type.fields_by_name
         of_key, of_value = _converter(entry["key"]), _converter(entry["value"])
-        return lambda message: [(of_key(key), of_value(value)) for key, value in get(message).items()]
+        # Sorted by key, because the library has another order in each process.
+        return lambda message: [(of_key(key), of_value(value)) for key, value in sorted(get(message).items())]
     convert = _converter(field)
     if field.is_repeated:
         return lambda message: [convert(item) for item in get(message)]

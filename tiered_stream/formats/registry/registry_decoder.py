@@ -21,7 +21,7 @@ from tiered_stream.formats.avro.avro_types import along_column, arrow_type, wide
 from tiered_stream.formats.columns.conform import joined
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, check_batch_memory, taken
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
-from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, grouped
+from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, grouped, refused
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
 
 _MAX_READERS = 100
@@ -73,20 +73,26 @@ class RegistryDecoder(NamingDecoder[AvroType]):
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE or self._column is not None:
             self._widen(writers.values())
-        contents = slices.after(named.sizes)
-        groups = list(grouped(named.numbers))
+        reasons = refused(slices, named, writers)
+        contents = slices.after(named.sizes, reasons)
+        usable = np.flatnonzero(contents.valid)
+        if not len(usable):
+            return Decoded(pa.nulls(len(slices), self.kind), reasons)
+        numbers = np.where(contents.valid, named.numbers, named.numbers[usable[0]])  # a null is null by any schema
+        groups = list(grouped(numbers))
         if len(groups) == 1:
             number, _ = groups[0]
-            return self._read(contents, self._reader_of(named.id_of(number), writers[number]))
+            part = self._read(contents, named.id_of(number), writers[number])
+            return Decoded(part.column, {**part.reasons, **reasons})
         columns, order = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)]
-        reasons: dict[int, str] = {}
-        memory = 0
+        memory = count = 0
         for number, rows in groups:
-            part = self._read(contents.take(rows), self._reader_of(named.id_of(number), writers[number]))
+            part = self._read(contents.take(rows), named.id_of(number), writers[number])
             columns.append(part.column)
             order.append(rows)
             memory += part.column.nbytes
-            check_batch_memory(memory, sum(map(len, columns[:-1])), len(slices))
+            check_batch_memory(memory, count, len(slices))
+            count += len(rows)
             reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
         places = np.argsort(np.concatenate(order), kind="stable")
         return Decoded(taken(pa.concat_arrays(columns), places), reasons)
@@ -105,20 +111,15 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             self._reader_schema = reader_schema
             self._readers.clear()
 
-    def _read(self, contents: ByteSlices, reader: AvroDecoder | str) -> Decoded:
-        if isinstance(reader, AvroDecoder):
-            return reader.read(contents)
-        rows = np.flatnonzero(contents.valid).tolist()
-        return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
-
-    def _reader_of(self, schema_id: int | UUID, writer: AvroType | str) -> AvroDecoder | str:
-        """Return the cached decoder for the schema `writer`, or a text: why values of this schema cannot be decoded."""
-        if isinstance(writer, str):
-            return writer
+    def _read(self, contents: ByteSlices, schema_id: int | UUID, writer: AvroType | str) -> Decoded:
+        assert not isinstance(writer, str), "`refused` has the values without a usable schema"
         reader = self._readers.get(schema_id)
         if reader is None:
             reader = self._readers[schema_id] = self._new_reader(schema_id, writer)
-        return reader
+        if isinstance(reader, AvroDecoder):
+            return reader.read(contents)
+        rows = np.flatnonzero(contents.valid).tolist()
+        return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader))
 
     def _new_reader(self, schema_id: int | UUID, writer: AvroType) -> AvroDecoder | str:
         try:

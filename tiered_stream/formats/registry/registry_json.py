@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 
 from tiered_stream.formats.columns.conform import grown
-from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
+from tiered_stream.formats.columns.decoded import ByteSlices, Decoded
 from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_schema import json_schema_kind, json_schema_title
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
-from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder
+from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, refused
 from tiered_stream.formats.rows.row_choices import Evolution
 
 
@@ -52,13 +51,9 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         if base != self._base:
             self._base = base
             self._decoder = JsonDecoder(base, self._zone, widens=self._evolution is Evolution.WIDEN)
-        schema_reasons = {number: why[:REASON_SIZE] for number, why in writers.items() if isinstance(why, str)}
-        refused = np.isin(named.numbers, list(schema_reasons)) & (slices.valid != 0)
-        decoded = self._decoder.read(slices.only(~refused).after(named.sizes))
+        reasons = refused(slices, named, writers)
+        decoded = self._decoder.read(slices.after(named.sizes, reasons))
         self.kind = self._decoder.kind
-        rows = np.flatnonzero(refused)
-        numbers = named.numbers[rows].tolist()
-        reasons = {row: schema_reasons[number] for row, number in zip(rows.tolist(), numbers, strict=True)}
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:

@@ -20,7 +20,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.message import DecodeError
 
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
-from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf.proto_compiler import check_compiler, compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import PREFIX_SIZE, NamedSchemas, NamingDecoder, Rows, grouped
@@ -48,8 +48,9 @@ class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
 
         Raises:
             ConfigurationError: the settings or the descriptor set are invalid, the set lacks the message, or no column
-                can have the message's type.
+                can have the message's type. Or the compiler of `.proto` files is not installed.
         """
+        check_compiler()  # without it, each value would be a dead letter
         super().__init__(settings, header, "PROTOBUF", _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message, keys, images)
         self.kind = self._decoder.kind
@@ -66,9 +67,7 @@ class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
             number, place = divmod(group, len(messages))
             if reason := self._mismatch(named.id_of(number), writers[number], messages[place]):
                 reasons |= dict.fromkeys(rows[at].tolist(), reason[:REASON_SIZE])
-        is_message = np.ones(len(slices), np.uint8)
-        is_message[list(reasons)] = 0
-        decoded = self._decoder.read(slices.only(is_message).after(sizes))
+        decoded = self._decoder.read(slices.after(sizes, reasons))
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _mismatch(self, schema_id: int | UUID, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
@@ -151,6 +150,7 @@ def registered_descriptors(schema: RegisteredSchema) -> bytes:
 
     Raises:
         ConfigurationError: a schema does not compile.
+        TieredStreamError: the compiler takes too long, or is killed.
     """
     files: dict[str, str | bytes] = {}
     names: dict[str, str] = {}

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
-from tiered_stream.formats.columns.decoded import ByteSlices, Decoded, ValueDecoder
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, ValueDecoder
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings, schema_registry
 
 Rows = np.ndarray[Any, Any]
@@ -96,6 +96,13 @@ def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
     different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
+
+
+def refused(slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, Any]) -> dict[int, str]:
+    """Return, by index, the reason of each value whose schema cannot be used: the text that `writers` has for it."""
+    texts = {number: why[:REASON_SIZE] for number, why in writers.items() if isinstance(why, str)}
+    rows = np.flatnonzero(np.isin(named.numbers, list(texts)) & (slices.valid != 0))
+    return {row: texts[number] for row, number in zip(rows.tolist(), named.numbers[rows].tolist(), strict=True)}
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:

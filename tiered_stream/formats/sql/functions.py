@@ -55,7 +55,8 @@ def _named_zoned(function: Callable[..., Bound]) -> Bind:
 
 
 def _between(value: Bound, low: Bound, high: Bound, utc: bool) -> Bound:
-    return operators.all_of(operators.compared(value, low, ">=", utc), operators.compared(value, high, "<=", utc))
+    sides = ((low, ">="), (high, "<="))
+    return operators.all_of(*(operators.compared(value, side, op, utc, "BETWEEN") for side, op in sides))
 
 
 def _is_nan(arg: Bound) -> Bound:

@@ -243,9 +243,12 @@ def _equality(kind: pa.DataType) -> Callable[[Values, Values], Values]:
     return _equal_floats if is_floating(kind) else pc.equal
 
 
-def compared(left: Bound, right: Bound, op: str, zone_is_utc: bool) -> Bound:
-    """Return the expression `left op right`, where `op` is `=`, `<>`, `<`, `<=`, `>`, `>=` or `<=>`."""
-    left, right = sides(left, right, op, zone_is_utc)
+def compared(left: Bound, right: Bound, op: str, zone_is_utc: bool, what: str = "") -> Bound:
+    """Return the expression `left op right`, where `op` is `=`, `<>`, `<`, `<=`, `>`, `>=` or `<=>`.
+
+    Errors name the operation `what`, or `op` if `what` is ''.
+    """
+    left, right = sides(left, right, what or op, zone_is_utc)
     equal, less = _equality(left.kind), _less_floats if is_floating(left.kind) else pc.less
     functions: dict[str, Callable[[Values, Values], Values]] = {
         "=": equal,
@@ -339,5 +342,5 @@ def first_valid(*args: Bound) -> Bound:
 
 def null_if(left: Bound, right: Bound, zone_is_utc: bool) -> Bound:
     """Return the expression `nullif(left, right)`, whose result is null if both are equal, and otherwise `left`."""
-    equal, none = compared(left, right, "=", zone_is_utc), pa.scalar(None, left.kind)
+    equal, none = compared(left, right, "=", zone_is_utc, "nullif"), pa.scalar(None, left.kind)
     return call(left.kind, lambda condition, values: if_else(condition, none, values), equal, left)
