@@ -299,6 +299,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             self.connections.update_brokers(response)
             self.cluster_id = response.cluster_id
             described, error_codes = read_topics(response)
+            left_out = set(topics or ()) - described.keys() - error_codes.keys()
+            error_codes |= dict.fromkeys(left_out, _UNKNOWN_TOPIC_CODE)
             received = time.monotonic()
             self._topics.update({topic: (received, metadata) for topic, metadata in described.items()})
             if topics is None or not error_codes:

@@ -12,6 +12,8 @@ from kafka.protocol.metadata import MetadataRequest
 from tiered_stream.errors import BrokerError
 from tiered_stream.model import NO_TOPIC_ID, is_topic_name
 
+_LEADER_NOT_AVAILABLE = 5
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
@@ -45,7 +47,8 @@ def metadata_request(topics: Collection[str] | None) -> Any:
 def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
     """Return the topics of a Metadata response in two dictionaries by name.
 
-    The first has the metadata of topics without an error. The second has the error codes of topics with an error.
+    The first has the metadata of topics without an error. The second has the error codes of topics with an error. A
+    topic without partitions has the error LEADER_NOT_AVAILABLE.
 
     Raises:
         BrokerError: a topic has a name that Kafka does not allow.
@@ -55,8 +58,8 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
     for topic in response.topics or ():
         if topic.name is None:  # only a request by topic id, which we never send, leads to this
             continue
-        if topic.error_code:
-            error_codes[topic.name] = topic.error_code
+        if topic.error_code or not topic.partitions:
+            error_codes[topic.name] = topic.error_code or _LEADER_NOT_AVAILABLE
         elif not is_topic_name(topic.name):
             raise BrokerError(f"a broker has sent {topic.name!r:.300} as a topic's name, which Kafka does not allow")
         else:
@@ -73,6 +76,6 @@ def _topic(topic: Any, epochs_are_valid: bool) -> TopicMetadata:
         partition.partition_index: PartitionMetadata(
             partition.leader_id, partition.leader_epoch if epochs_are_valid else -1
         )
-        for partition in sorted(topic.partitions or (), key=lambda partition: int(partition.partition_index))
+        for partition in sorted(topic.partitions, key=lambda partition: int(partition.partition_index))
     }
     return TopicMetadata(topic.name, topic.topic_id or NO_TOPIC_ID, bool(topic.is_internal), partitions)

@@ -127,8 +127,8 @@ class Connections:
         def fail(error: BaseException) -> None:
             errors.append(error)
             if len(errors) == len(works):
-                errors.sort(key=lambda fault: (isinstance(fault, BrokerUnavailableError), _is_absent(fault)))
-                outcome.failure(errors[0])
+                last = BrokerUnavailableError, AbsentBrokerError
+                outcome.failure(min(errors, key=lambda fault: sum(isinstance(fault, kind) for kind in last)))
 
         for work in works:
             future = self._manager.call_soon(work)
@@ -262,10 +262,6 @@ class Connections:
                 self._net.run(self._manager.close)
             finally:
                 self._net.close()
-
-
-def _is_absent(error: BaseException) -> bool:
-    return isinstance(error, AbsentBrokerError)
 
 
 def _closed() -> BrokerUnavailableError:

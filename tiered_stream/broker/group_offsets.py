@@ -155,7 +155,7 @@ class GroupCommitter:
     """Committer of a query's offsets to a consumer group, so that lag tools show the query.
 
     Commits run in the background, one at a time, and always with the newest offsets. If a commit fails, only a warning
-    is logged.
+    is logged. If it fails because no broker responded in time, the next call of `commit` repeats it.
     """
 
     def __init__(self, offsets: GroupOffsets) -> None:
@@ -177,8 +177,7 @@ class GroupCommitter:
         """
         self._newest = offsets
         if self._commit is not None and self._commit.done():
-            self._report(self._commit.exception())
-            self._commit = None
+            self._take_result(self._commit)
         if self._commit is None and offsets and offsets != self._committed:
             self._committed = offsets
             try:
@@ -190,7 +189,16 @@ class GroupCommitter:
         """Wait until the commit of the newest offsets has succeeded or failed; each commit has a deadline."""
         while self._commit is not None:
             wait([self._commit])
-            self.commit(self._newest)
+            has_newer = self._newest != self._committed
+            self._take_result(self._commit)
+            if has_newer:
+                self.commit(self._newest)
+
+    def _take_result(self, commit: Future[Any]) -> None:
+        error, self._commit = commit.exception(), None
+        self._report(error)
+        if isinstance(error, BrokerUnavailableError):
+            self._committed = {}
 
     def _report(self, error: BaseException | None) -> None:
         """Log a warning for the first of consecutive failed commits; `error` is None if the commit succeeded."""

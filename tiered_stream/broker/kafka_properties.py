@@ -168,7 +168,7 @@ _NO_EFFECT = {
         auto.include.jmx.reporter enable.metrics.push metric.reporters metrics.num.samples metrics.recording.level
         metrics.sample.window.ms""",
     "topics are never created by reading them": "allow.auto.create.topics",
-    "internal topics are read only where `assign` names them": "exclude.internal.topics",
+    "internal topics are never read": "exclude.internal.topics",
     "brokers are asked, not controllers": "bootstrap.controllers",
     "the client waits for the broker's response": "internal.throw.on.fetch.stable.offset.unsupported",
     "brokers and bootstrap servers are asked in turn until `default.api.timeout.ms`": """

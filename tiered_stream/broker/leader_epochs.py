@@ -136,13 +136,22 @@ class BrokerLineages:
             for partition, (epoch, end_offset) in answer.found.items():
                 lineage = known[partition]
                 lineage.requested.add(requested[partition])
+                leads = self._leader_epoch(partition) == lineage.leader[1]
+                if not leads:  # a new leader may have responded, so the next call requests all epochs again
+                    self._known.pop(partition, None)
                 if epoch == requested[partition]:  # otherwise none of its records is part of the log any more
-                    is_current = epoch == lineage.leader[1]
+                    is_current = leads and epoch == lineage.leader[1]
                     lineage.ends[epoch] = END_OF_LOG if is_current else end_offset  # the current epoch is still growing
         found: dict[TopicPartition, Lineage] = {
             partition: lineage.ends for partition, lineage in known.items() if partition not in faults
         }
         return PartialAnswer(found, faults)
+
+    def _leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the partition's leader epoch in the newest metadata, which a repeated request may have renewed."""
+        topic = self._client.topic(partition.topic)
+        leader = topic.partitions.get(partition.partition) if topic else None
+        return leader.leader_epoch if leader else NO_EPOCH
 
     def _of_leader(self, partition: TopicPartition, topic: TopicMetadata) -> _LeaderLineage:
         """Return the cached leader epochs that the partition's current leader has reported.

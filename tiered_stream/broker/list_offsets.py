@@ -31,6 +31,7 @@ from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leader_requests import LeaderRequest, ask_each_leader, ask_leaders
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.kafka_python import OwnRequest
+from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -296,8 +297,11 @@ class ListOffsets(LeaderRequest[int]):
                 partition = TopicPartition(topic.name, result.partition_index)
                 if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # the log is too old to have timestamps
                     yield partition, 0, _NO_OFFSET
-                else:
-                    yield partition, result.error_code, result.offset
+                    continue
+                lowest = 0 if self._timestamps.get(partition) in (EARLIEST, LATEST) else _NO_OFFSET
+                if not result.error_code and result.offset < lowest:
+                    raise CorruptDataError(f"partition {partition}: a broker responded with the offset {result.offset}")
+                yield partition, result.error_code, result.offset
 
 
 def _earlier(first: int, second: int) -> int:

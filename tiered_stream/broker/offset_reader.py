@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.model import PartitionOffsets, TopicDescription, TopicPartition
 
 
 class OffsetReader(ABC):
@@ -43,12 +43,13 @@ class OffsetReader(ABC):
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return, by partition, the high watermark, whatever the isolation level is."""
 
-    def final_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return, by partition, the end offset (`latest`), without partitions in which a transaction is open."""
-        if not partitions:
-            return {}
-        watermarks = self.high_watermarks(partitions)  # first, so that new records are no open transaction
-        return {each: end for each, end in self.latest(partitions).items() if end >= watermarks[each]}
+    def final_ends(self, watermarks: PartitionOffsets) -> dict[TopicPartition, int]:
+        """Return, by partition, the end offset (`latest`), without partitions where it is below its high watermark.
+
+        `watermarks` has earlier high watermarks, by partition. A partition is left out while a transaction is open that
+        began before its high watermark.
+        """
+        return {each: end for each, end in self.latest(watermarks).items() if end >= watermarks[each]}
 
     @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

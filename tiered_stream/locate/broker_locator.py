@@ -220,7 +220,8 @@ class BrokerLocator(Locator):
         of the last response for the partition are not decoded again.
 
         Raises:
-            CorruptDataError: the response names offsets outside of `offsets`.
+            CorruptDataError: the response names offsets outside of `offsets`, or beyond its `located_end_offset`. A
+                later response would name these offsets again.
         """
         end, segments = answer.located_end_offset, answer.remote_log_segments
         if 0 <= end < offsets.start:
@@ -236,8 +237,9 @@ class BrokerLocator(Locator):
             if terms in (self._terms, self._offsets_terms):
                 self._known[partition, terms] = known
         locations = known[2]
-        if locations[0].offsets.start < offsets.start or locations[-1].offsets.end > offsets.end:
-            raise CorruptDataError(f"{partition}: the broker names offsets outside of {offsets}")
+        named = offsets if end < 0 else OffsetRange(offsets.start, min(end, offsets.end))
+        if locations[0].offsets.start < named.start or locations[-1].offsets.end > named.end:
+            raise CorruptDataError(f"{partition}: the broker names offsets outside of {named}")
         return locations
 
 

@@ -55,6 +55,7 @@ import numpy.typing as npt
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.locate.segment_columns import Int64s
 from tiered_stream.model import AbortedTransaction, RemoteLogSegment
+from tiered_stream.options.types import INT_MAX, LONG_MAX
 from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
@@ -109,13 +110,14 @@ def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
     """Parse the bytes of the time index of a segment that begins at `base_offset`.
 
     Raises:
-        CorruptDataError: entries are cut short or out of order.
+        CorruptDataError: entries are cut short, out of order or too large.
     """
     entries = without_trailing_zeros(read_entries(data, _TIME_ENTRY, "time index"))
     timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
     check_entries(
         "time index",
         ("an offset below the segment's base offset", offsets < 0),
+        ("an offset beyond 64 bits", offsets > LONG_MAX - base_offset),
         ("timestamps that do not ascend", timestamps[1:] <= timestamps[:-1]),
         ("offsets that descend", np.diff(offsets) < 0),
     )
@@ -185,7 +187,8 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
     """Return (epoch, first offset) of every leader epoch up to the segment's end, ascending.
 
     Raises:
-        CorruptDataError: the bytes are not a leader epoch checkpoint, or its epochs or offsets do not ascend.
+        CorruptDataError: the bytes are not a leader epoch checkpoint, or its epochs or offsets do not ascend or are too
+            large.
         UnsupportedDataError: the version is not 0.
     """
     version, *lines = data.decode("ascii", "replace").removesuffix("\n").split("\n")
@@ -200,6 +203,8 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
             raise CorruptDataError(
                 f"leader epoch checkpoint: epoch {later_epoch} from offset {later_offset} after {epoch} from {offset}"
             )
+    if entries and (entries[-1][0] > INT_MAX or entries[-1][1] > LONG_MAX):
+        raise CorruptDataError(f"leader epoch checkpoint: epoch {entries[-1][0]} from offset {entries[-1][1]}")
     return entries
 
 
@@ -236,7 +241,7 @@ class IndexCache:
     def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._fetcher = fetcher
         self._cache: SingleFlightCache[tuple[UUID, frozenset[IndexType]], _Indexes] = SingleFlightCache(
-            max_bytes, _cost
+            max_bytes, lambda indexes: _ENTRY_OVERHEAD + sum(map(len, indexes.values()))
         )
 
     def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
@@ -252,7 +257,3 @@ class IndexCache:
         data = self.get(segment, (index_type,)).get(index_type, b"")
         with naming(segment):
             return parse(data)
-
-
-def _cost(indexes: _Indexes) -> int:
-    return _ENTRY_OVERHEAD + sum(len(data) for data in indexes.values())

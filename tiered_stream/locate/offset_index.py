@@ -35,6 +35,7 @@ from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.locate.segment_columns import Int64s
 from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.options.types import LONG_MAX
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -88,6 +89,7 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
         check_entries(
             "offset index",
             ("an offset below the segment's base offset", offsets < 0),
+            ("an offset beyond 64 bits", offsets > LONG_MAX - base_offset),
             ("offsets that do not ascend", np.diff(offsets) <= 0),
             ("positions that do not ascend", np.diff(positions) <= 0),
             (

@@ -29,10 +29,6 @@ def _starting_offsets(value: str) -> LogEnd | AtOffsets | AtGroup:
     return _offsets(value)
 
 
-def _retry_interval(value: str) -> int:
-    return max(0, types.integer(types.LONG_MIN)(value))
-
-
 def _timestamps(value: str) -> AtTimestamps:
     return AtTimestamps(parse_partition_timestamps(value))
 
@@ -134,8 +130,9 @@ FETCH_OFFSET_NUM_RETRIES = option(
     "fetchOffset.numRetries", types.integer(1, types.INT_MAX), "3", "Number of attempts to get offsets."
 )
 FETCH_OFFSET_RETRY_INTERVAL_MS = option(
-    "fetchOffset.retryIntervalMs", _retry_interval, "1000", "Milliseconds between those attempts."
-)
+    "fetchOffset.retryIntervalMs", lambda value: max(0, types.integer(types.LONG_MIN)(value)), "1000",
+    "Milliseconds between those attempts.",
+)  # fmt: skip
 POLL_TIMEOUT_MS = option(
     "kafkaConsumer.pollTimeoutMs", types.integer(1), "120000",
     "Milliseconds after which a task fails if it gets no records from the broker.",

@@ -198,7 +198,6 @@ class Backlog:
     """
 
     def __init__(self, start: PartitionOffsets, latest: PartitionOffsets, locator: Locator | None) -> None:
-        self.start = start
         self.latest = latest
         self.locator = locator
         self.ranges = {

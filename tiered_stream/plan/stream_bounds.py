@@ -174,8 +174,8 @@ class StreamEnd:
 
     If the stream ends at a time, the end of a partition is its first offset at or after that time. While there is no
     such offset, the partition is read further. If there is still none when that time has come, the partition ends at
-    its log's end. While a transaction is open, it is read further, until the transaction has ended. A
-    partition that the ending options do not name was added after the first look-up, and is not read.
+    its log's end. While a transaction is open that began before that time, it is read further, until this transaction
+    has ended. A partition that the ending options do not name was added after the first look-up, and is not read.
 
     Spark's offset log stores the property `written` with the end of each micro-batch. So a restart changes neither an
     end offset nor a time that the options give relative to now.
@@ -185,6 +185,8 @@ class StreamEnd:
         self._lookup = lookup
         self._given = ending
         self._known = KnownEnd(_text(ending))
+        self._watermarks: dict[TopicPartition, int] = {}
+        """Lowest high watermark of each partition that was looked up after the partition's time had come."""
         self._checked = False
         self._logged = False
 
@@ -258,8 +260,9 @@ class StreamEnd:
     def _find_ends(self, times: Mapping[TopicPartition, int]) -> None:
         """Look up and keep the end of each partition: the first offset at or after its time.
 
-        If there is no such offset, the time has come, and no transaction is open, the log's end is kept. The offsets of
-        an open transaction have no timestamps yet, but its records may be older than the time.
+        If there is no such offset and the time has come, the log's end is kept, unless a transaction is open that began
+        before the time. The offsets of such a transaction have no timestamps yet, but its records may be older than the
+        time. Transactions that began later are not awaited, because new ones may always begin before others end.
 
         Args:
             times: time in ms at which a partition ends, by partition.
@@ -271,8 +274,11 @@ class StreamEnd:
         past = [partition for partition, time_ms in times.items() if time_ms <= now_ms]
 
         def look_up() -> dict[TopicPartition, int]:
-            log_ends = self._lookup.reader.final_ends(past)
-            offsets = self._lookup.reader.for_timestamps(times)  # last, so that no log's end is beyond a match
+            reader = self._lookup.reader
+            for partition, watermark in reader.high_watermarks(past).items():
+                self._watermarks[partition] = min(watermark, self._watermarks.get(partition, watermark))
+            log_ends = reader.final_ends({partition: self._watermarks[partition] for partition in past})
+            offsets = reader.for_timestamps(times)  # last, so that no log's end is beyond a match
             return log_ends | {partition: offset for partition, offset in offsets.items() if offset is not None}
 
         if found := self._lookup.retrying(look_up):

@@ -64,6 +64,11 @@ ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
 A value is a pair: the number of encoded bytes, and the decoded response.
 """
 
+
+def _response_cache() -> ResponseCache:
+    return SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
+
+
 FEWEST_SCRAM_ITERATIONS = 4096
 """Minimum number of SCRAM iterations for which a login sends its proof of the password to the broker.
 
@@ -145,11 +150,16 @@ class _Header:
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
-    """Connection manager whose connections decode responses in bounded time."""
+    """Connection manager whose connections decode responses in bounded time, and share one cache of responses."""
+
+    def __init__(self, net: Any, **config: Any) -> None:
+        super().__init__(net, **config)
+        self._responses = _response_cache()
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
         connection = super().get_connection(node_id, **options)
         connection.__class__ = _Connection  # the manager has no setting for the class; nothing was sent yet
+        connection.responses = self._responses
         return connection
 
     def is_open(self, node_id: Any) -> bool:
@@ -163,11 +173,15 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
 
 
 class _Connection(KafkaConnection):  # type: ignore[misc]
+    responses: ResponseCache
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         config = self.config
         self.parser = InterpretingProtocol(
-            client_id=config["client_id"], receive_message_max_bytes=config["receive_message_max_bytes"]
+            self.responses,
+            client_id=config["client_id"],
+            receive_message_max_bytes=config["receive_message_max_bytes"],
         )
         transport._sock_recv = partial(_receive, transport._sock, self.parser)
 
@@ -200,11 +214,14 @@ class InterpretingProtocol(KafkaProtocol):  # type: ignore[misc]
     Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
     so `list_offsets` decodes them.
+
+    The protocols of a client's connections share the cache `responses`, because any broker may send the same Metadata.
+    A decoded response takes ten times the memory of its bytes.
     """
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, responses: ResponseCache | None = None, **config: Any) -> None:
         super().__init__(**config)
-        self._responses: ResponseCache = SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
+        self._responses = _response_cache() if responses is None else responses
 
     def room(self) -> memoryview:
         """Return the part of the buffer for the missing bytes of the response being received, except the last byte.

@@ -16,10 +16,10 @@ from tiered_stream.errors import UnknownTopicError
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
 from tiered_stream.locate.offset_index import search_start
 from tiered_stream.locate.visible_segments import VisibleSegment
-from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
+from tiered_stream.model import ByteRange, PartitionOffsets, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.types import LONG_MAX
+from tiered_stream.options.types import LONG_MAX, LONG_MIN
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
@@ -88,9 +88,9 @@ class ArchiveOffsetReader(OffsetReader):
         """Return by partition the end offset (exclusive) of its last segment, as the archive was last listed."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
-    def final_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def final_ends(self, watermarks: PartitionOffsets) -> dict[TopicPartition, int]:
         """Return the result of `latest`, because no broker may be left that could end an open transaction."""
-        return self.latest(partitions)
+        return self.latest(watermarks)
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         archived = self._archived(timestamps)
@@ -144,7 +144,7 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
     """
     segment, offsets = part.segment, part.offsets
     start = search_start(fetcher, part, timestamp)
-    late_enough = min(timestamp * 1000, LONG_MAX)
+    late_enough = max(LONG_MIN, min(timestamp * 1000, LONG_MAX))
     decoder = RecordBatchDecoder(
         segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end, limits=limits
     )
