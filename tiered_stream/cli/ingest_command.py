@@ -49,13 +49,15 @@ def ingest(
         if metrics_file:
             _check_writable(metrics_file)
         outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
+    code = cli.FAILED if outcome.failed else cli.SIGNALED + outcome.stopped_by if outcome.stopped_by else 0
     if metrics_file:
-        with cli.exit_codes(failed=(OSError,), console=console):
+        try:
             metrics_file.write_text(json.dumps(asdict(outcome.total())))
-    if outcome.failed:
-        raise typer.Exit(cli.FAILED)
-    if outcome.stopped_by:
-        raise typer.Exit(cli.SIGNALED + outcome.stopped_by)
+        except OSError as error:
+            console.print(f"--metrics-file: {error}", style="red", markup=False)
+            code = code or cli.FAILED
+    if code:
+        raise typer.Exit(code)
 
 
 def _check_writable(file: Path) -> None:

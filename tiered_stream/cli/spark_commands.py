@@ -23,8 +23,9 @@ from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.read_metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.settings_files import with_origins, without
+from tiered_stream.plan.read_cost import render_cost
 from tiered_stream.process.resources import usable_cores
-from tiered_stream.replays.dry_run import Estimate, estimate_without_spark, render, why_spark
+from tiered_stream.replays.dry_run import Estimate, estimate_without_spark, why_spark
 from tiered_stream.replays.progress_display import follower
 from tiered_stream.replays.run_replay import Replay, plan_replay
 from tiered_stream.replays.table_and_folder_targets import DeltaTarget, target_of, with_byte_rate
@@ -180,7 +181,8 @@ def _dry_run_without_spark(
 
 
 def _show_estimate(estimate: Estimate, command: cli.ReplayCommand, console: Console, note: str = "") -> None:
-    cli.show(estimate.to_json() if command.json else render(estimate))
+    title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
+    cli.show(estimate.to_json() if command.json else render_cost(estimate, title))
     if not command.json:
         console.print(f"Nothing was read or written: this was a dry run{note}", markup=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from time import sleep
 from typing import Annotated
@@ -22,7 +22,7 @@ from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.standard_output import open_console, write_bytes
 
 WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing responds there; 2 refused; 130 stopped by Ctrl-C."
-_SECONDS, _LARGEST = 10.0, 64 << 20
+_SECONDS, _LARGEST, _LONGEST_LINE = 10.0, 64 << 20, 16 << 10
 _MIB = 1 << 20
 
 
@@ -75,10 +75,13 @@ def watch(
 
 
 def _url(address: str) -> str:
-    parts = urlsplit(address if "://" in address else f"http://{address}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"{address!r} is not a host:port or URL of a driver's metrics")
-    return parts._replace(path=parts.path if parts.path.strip("/") else "/metrics").geturl()
+    with suppress(ValueError):  # a malformed IPv6 address
+        parts = urlsplit(address if "://" in address else f"http://{address}")
+        if parts.scheme in ("http", "https") and parts.hostname:
+            # Without a user's name and password, which errors would show.
+            server = parts.netloc.rpartition("@")[2]
+            return parts._replace(netloc=server, path=parts.path if parts.path.strip("/") else "/metrics").geturl()
+    raise ConfigurationError(f"{address!r} is not a host:port or URL of a driver's metrics")
 
 
 def look(url: str) -> Figures:
@@ -101,18 +104,25 @@ def look(url: str) -> Figures:
         tls = system_tls() if url.startswith("https:") else None
         status, body = fetch(timed_pools(_SECONDS, _SECONDS, tls), "GET", url, _LARGEST)
         text = body.decode() if status == 200 else ""
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        # The parser's time for a line grows with the square of the line's length.
+        if max(map(len, text.split("\n"))) > _LONGEST_LINE:
+            raise ValueError("a line of its response is longer than allowed")
+        samples = [
+            (sample.name, sample.labels, float(sample.value))
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        ]
+    except (urllib3.exceptions.HTTPError, OSError, ValueError, LookupError, OverflowError) as error:
         raise NoAnswerError(f"{url} returns no metrics: {error}. Does the driver report its queries there?") from error
     if status != 200:
         raise NoAnswerError(f"{url} responds with {status}: it is not a driver that reports its queries")
     by_query: Figures = defaultdict(QueryFigures)
-    for sample in samples:
-        if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:
-            query, name = by_query[sample.labels["query"]], sample.name.removeprefix(PREFIX).removesuffix("_total")
-            query.values[name] += sample.value
-            if name == DEAD_LETTERS and DEAD_LETTER_TABLE in sample.labels:
-                query.dead_letters[sample.labels[DEAD_LETTER_TABLE]] += sample.value
+    for metric, labels, value in samples:
+        if metric.startswith(PREFIX) and "le" not in labels and "query" in labels:
+            query, name = by_query[labels["query"]], metric.removeprefix(PREFIX).removesuffix("_total")
+            query.values[name] += value
+            if name == DEAD_LETTERS and DEAD_LETTER_TABLE in labels:
+                query.dead_letters[labels[DEAD_LETTER_TABLE]] += value
     for query in by_query.values():
         if LANDED_ROWS in query.values:
             query.values.setdefault(DEAD_LETTERS, 0.0)

@@ -103,5 +103,5 @@ def describe_environment() -> Result[bool]:
 def _setting(name: str, value: str, *, shown: bool) -> str:
     text = value if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]}…"
     origin = origin_of(name)
-    hidden = not shown or _PASSWORD.search(text)
+    hidden = not shown or _PASSWORD.search(value)
     return f"{name}={'(hidden)' if hidden else text}" + (f" ({origin})" if origin else "")

@@ -293,23 +293,25 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     try:
         stored = SparkCheckpoint(StoredFolder(checkpoint, reached.value.uri, reached.value.storage))
         query_id, committed = stored.query_id(), stored.committed()
-        planned = micro_batch_offsets(stored, 0) if committed is None else None
+        is_readable = committed is None or committed[1].positions
+        offsets = micro_batch_offsets(stored, committed[0] if committed else 0) if is_readable else None
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[errors.TableAccessError]) from None
     except errors.CorruptDataError as error:
         raise FaultError(str(error), f"restore the file from a backup of the checkpoint: {_NEW_CHECKPOINT}") from None
     except errors.UnsupportedDataError as error:
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
-    if planned is not None:
+    if committed is None and offsets is not None:
         start = "with the offsets of its planned micro-batch 0, whatever startingOffsets are"
-        return Result(Checkpoint(planned.starts, query_id), f"{_NOT_COMMITTED} {start} ({reached.description})")
+        return Result(Checkpoint(offsets.starts, query_id), f"{_NOT_COMMITTED} {start} ({reached.description})")
     if committed is None:
         return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({reached.description})")
     batch, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint belongs to another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
-    known = Checkpoint(ends.positions, query_id, is_committed=True)
+    # `offsets.ends` also have the topics' ids, by which a topic that was created again is noticed.
+    known = Checkpoint(offsets.ends if offsets else ends.positions, query_id, is_committed=True)
     return Result(known, f"batch {batch} is the last that is committed")
 
 

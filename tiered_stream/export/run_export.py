@@ -191,24 +191,31 @@ class _Run:
         earlier = folder.manifest()
         if earlier is None or self._arguments.overwrite:
             plan = self._plan()
-            if earlier is not None:
-                folder.clear(earlier)
-            manifest = Manifest(self._arguments.compared(), plan.ranges, plan.topic_ids, ending)
-            folder.store(manifest)
+            times = self._arguments.times
+            manifest = Manifest(self._arguments.compared(), plan.ranges, plan.topic_ids, ending, times)
         else:
             manifest = earlier
             _check_same(manifest, self._arguments)
             if manifest.finished:
                 return ExportReport(left_out=Counter(manifest.undecodable), finished_before=True)
             plan = self._plan(manifest)
-        missing = folder.missing(plan, ending)
+        with folder.locked(earlier):
+            if manifest is not earlier:
+                if earlier is not None:
+                    folder.clear(earlier)
+                folder.store(manifest)
+            return self._fill(folder, plan, manifest)
+
+    def _fill(self, folder: ExportFolder, plan: ExportPlan, manifest: Manifest) -> ExportReport:
+        """Write the files that the folder still lacks, and return the report."""
+        missing = folder.missing(plan, manifest.ending)
         left_out = self._report.left_out
         left_out.update({partition: n for partition, n in manifest.undecodable.items() if partition not in missing})
 
         def keep_left_out(partition: TopicPartition) -> None:
             """Store the numbers before the partition's file is complete, because a later run does not read it again."""
             with self._lock:
-                if left_out[partition] != manifest.undecodable.get(partition, 0):
+                if left_out[partition] or manifest.undecodable.get(partition):
                     folder.store(replace(manifest, undecodable=dict(left_out)))
 
         self._progress(f"{sum(map(len, missing.values())):,} offsets of {len(missing)} partitions into {folder.path}/")
@@ -219,7 +226,9 @@ class _Run:
     def _plan(self, manifest: Manifest | None = None) -> ExportPlan:
         given = self._arguments
         stored = (manifest.ranges, manifest.topic_ids) if manifest else None
-        plan = plan_export(given.settings, given.times, exact=given.exact, where=given.where, stored=stored)
+        # The texts of the times may mean other times now, such as -3h. Older releases do not store the times.
+        times = (manifest and manifest.times) or given.times
+        plan = plan_export(given.settings, times, exact=given.exact, where=given.where, stored=stored)
         fetch = plan.options.fetch
         limit = min(fetch.memory_bytes, max(2 * fetch.request_bytes, _FETCHED_BYTES // self._threads))
         return replace(plan, options=replace(plan.options, fetch=replace(fetch, memory_bytes=limit)))

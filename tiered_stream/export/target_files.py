@@ -20,6 +20,7 @@ from tiered_stream.export.file_formats import FileFormat
 from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between
+from tiered_stream.options.positions import TimeRange
 
 MANIFEST = "_export.json"
 _VERSION, _TEMPORARY = 1, ".part"
@@ -72,7 +73,11 @@ def _lock(file: BinaryIO, path: Path) -> None:
     except (BlockingIOError, FileNotFoundError):
         is_there = False
     if not is_there:
-        raise ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere")
+        raise _written_by_another(path)
+
+
+def _written_by_another(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere")
 
 
 def _is_temporary(path: Path) -> bool:
@@ -88,14 +93,16 @@ class Manifest:
     """Content of `_export.json` in the folder of an export: its arguments, and the offset range of each partition.
 
     `topic_ids` has the topics' ids by the topic's name. `ending` is the ending of the files' names, such as `csv.gz`.
-    `finished` is True if all files are complete. `undecodable` is the number of records of each partition that did not
-    decode and were left out of the partition's file.
+    `times` is the export's range of timestamps, if it has one, as it was when the export began. `finished` is True if
+    all files are complete. `undecodable` is the number of records of each partition that did not decode and were left
+    out of the partition's file.
     """
 
     arguments: Mapping[str, Any]
     ranges: Ranges
     topic_ids: Mapping[str, UUID]
     ending: str
+    times: TimeRange | None = None
     finished: bool = False
     undecodable: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -109,6 +116,7 @@ class Manifest:
             "startOffsets": offsets_to_dict(starts),
             "endOffsets": offsets_to_dict(ends_of(self.ranges)),
             "topicIds": {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()},
+            "times": self.times,
             "finished": self.finished,
             "undecodable": offsets_to_dict(self.undecodable),
         }
@@ -130,8 +138,14 @@ class Manifest:
             ranges = ranges_between(offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"]))
             topic_ids = {topic: uuid_from_text(topic_id) for topic, topic_id in parsed["topicIds"].items()}
             ending = FileFormat.of(parsed["format"]).ending
-            undecodable = offsets_from_dict(parsed.get("undecodable", {}))  # older releases do not store it
-            return cls(parsed["arguments"], ranges, topic_ids, ending, parsed["finished"], undecodable)
+            # Older releases store neither of the two.
+            times, undecodable = parsed.get("times"), offsets_from_dict(parsed.get("undecodable", {}))
+            if not isinstance(parsed["arguments"]["settings"], dict):
+                raise ValueError("its settings are no object")
+            return cls(
+                parsed["arguments"], ranges, topic_ids, ending, TimeRange(**times) if times else None,
+                parsed["finished"], undecodable,
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDataError(f"it is no export's manifest: {error!r}") from error
 
@@ -172,6 +186,31 @@ class ExportFolder:
                 "new folder"
             )
         return None
+
+    @contextmanager
+    def locked(self, manifest: Manifest | None) -> Iterator[None]:
+        """Keep other exports out of the folder during the block.
+
+        Args:
+            manifest: manifest that the folder had when this export was planned.
+
+        Raises:
+            ConfigurationError: another process exports into the folder, or has changed its manifest since.
+        """
+        lock = self.path / f".lock{_TEMPORARY}"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = lock.open("ab")
+        except OSError as error:
+            raise ExportError(f"{self.path} cannot be written: {error}") from error
+        with file:
+            _lock(file, self.path)
+            try:
+                if self.manifest() != manifest:
+                    raise _written_by_another(self.path)
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
 
     def store(self, manifest: Manifest) -> None:
         """Write the manifest."""

@@ -317,6 +317,12 @@ def _lines(report: LagReport) -> Iterator[tuple[str, str]]:
                 f"{lag.partition}: {lag.lost:,} offsets are gone that were not read: it begins at {lag.log_start:,}",
                 "red",
             )
+        if lag.committed is not None and lag.committed > lag.high_watermark:
+            yield (
+                f"{lag.partition}: the query has read up to offset {lag.committed:,}, but the log ends at "
+                f"{lag.high_watermark:,}: the topic was deleted and created again, or the log has lost records",
+                "red",
+            )
         if lag.high_watermark > lag.end:
             yield f"{lag.partition}: a transaction is open, the log goes on to {lag.high_watermark:,}", ""
     yield from ((line, "") for line in broker_read_lines(lag.unread for lag in report.partitions))

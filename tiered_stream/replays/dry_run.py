@@ -14,9 +14,6 @@ from dataclasses import replace as with_fields
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import orjson
-from rich.console import RenderableType
-
 from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
 from tiered_stream.delta.checkpoint.query_tables import Folder
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
@@ -29,7 +26,7 @@ from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.settings_files import without
-from tiered_stream.plan.read_cost import Prices, ReadCost, render_cost, total_costs
+from tiered_stream.plan.read_cost import Prices, ReadCost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replays.limit_to_landed import limit_to_landed
@@ -50,18 +47,17 @@ class Estimate(ReadCost):
 
     plan: ReplayPlan = field(repr=False)
 
-    def to_json(self) -> str:
-        """Return the whole estimate as JSON."""
+    def figures(self) -> dict[str, Any]:
+        """Return the replay's name, times and target, and all figures of `ReadCost`, as a dictionary for JSON."""
         plan = self.plan
-        figures: dict[str, Any] = {
+        return {
             "name": plan.name,
             "times": show_range(plan.times),
             **asdict(plan.times),
             "exact": plan.arguments.exact,
             "target": plan.arguments.target,
-            **self.figures(),
+            **ReadCost.figures(self),
         }
-        return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
 
 def estimate(
@@ -96,11 +92,6 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
     while (end := planner.next_end(start, limited=True)) != start:
         yield from splits_for(planner.ranges(start, end), options, source.locator, planner.topic_ids)
         start = end
-
-
-def render(estimate: Estimate) -> RenderableType:
-    """Render an estimate for a terminal: the figures of each partition, and their sums."""
-    return render_cost(estimate, f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}")
 
 
 _ANY_TOPIC = "0any0topic0"

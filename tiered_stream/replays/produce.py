@@ -190,7 +190,7 @@ class PositionedWriter:
         position: committed position, from which the writer continues.
         seconds: longest time from the first record after a commit to the next commit, checked while records are
             produced.
-        pace: called with the number of bytes before each slice of records is produced; it may wait to limit the rate.
+        pace: called with numbers of bytes before each slice of records is produced; it may wait to limit the rate.
         clock: returns the time in seconds.
     """
 
@@ -210,13 +210,15 @@ class PositionedWriter:
         rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
-            self.pace(part.nbytes)
-            begun = self._begin()
+            # In small steps, because a transaction must not stay open while a large record waits for the byte limit.
+            for paid in range(0, part.nbytes, _SLICE_BYTES):
+                self.pace(min(_SLICE_BYTES, part.nbytes - paid))
+                self._commit_if_due()
+            self._begin()
             self.producer.produce(part)
             self._bytes += part.nbytes
             self.advance(part.column("offset")[-1].as_py() + 1)
-            if self._bytes >= COMMIT_BYTES or self.clock() - begun >= self.seconds:
-                self.commit()
+            self._commit_if_due()
 
     def advance(self, offset: int) -> None:
         """Raise the position to `offset`, without a commit. The caller has produced all records below `offset`.
@@ -239,11 +241,15 @@ class PositionedWriter:
         if self._begun is not None:
             self.producer.abort()
 
-    def _begin(self) -> float:
+    def _commit_if_due(self) -> None:
+        is_late = self._begun is not None and self.clock() - self._begun >= self.seconds
+        if is_late or self._bytes >= COMMIT_BYTES:
+            self.commit()
+
+    def _begin(self) -> None:
         if self._begun is None:
             self._begun = self.clock()
             self.producer.begin()
-        return self._begun
 
 
 def _batches_or_idle(

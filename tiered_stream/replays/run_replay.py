@@ -20,6 +20,7 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
 from tiered_stream.errors import ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import PartitionOffsets
 from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
@@ -188,6 +189,7 @@ class Replay:
             TableError: the table or the checkpoint cannot be reached, or another query has written later records to a
                 table of the latest state (`ingest.mode=upsert`).
             BrokerError, DataLossError: the positions of a replay into a topic cannot be read, or are lost.
+            BrokerError, StorageError: the logs' ends cannot be looked up (only with `failOnDataLoss=false`).
             CorruptDataError: a file in the checkpoint is damaged.
             ReplayStoppedError: the query was stopped before its end.
             StreamingQueryException: the query failed.
@@ -198,6 +200,7 @@ class Replay:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         if self.store is not None:
             self.target.check_not_overtaken(plan)
+        read_to = self._read_to(plan)
         with open_receiver(self.target.spark) as receiver:
             reporting = {REPORT_ADDRESSES.name: addresses_option(receiver.report_to)}
             settings = reporting | self.target.settings(plan)
@@ -205,24 +208,23 @@ class Replay:
             report(description)
             (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)
             metrics = receiver.total()
-        if not store.reached(plan) and not self._has_lost_the_rest(plan, store):
+        if not store.reached(plan) and not _has_passed(store.committed(), read_to):
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to continue")
         self.target.check_not_overtaken(plan)
         store.finish()
         return ReplayReport(plan, store.folder, metrics)
 
-    def _has_lost_the_rest(self, plan: ReplayPlan, store: ReplayStore) -> bool:
-        """Return whether the logs have no more records for the plan, although its query has not reached its end.
+    def _read_to(self, plan: ReplayPlan) -> PartitionOffsets | None:
+        """Return the offsets at which a run ends that begins now, or None if the run ends at the plan's end offsets.
 
-        This is possible only with `failOnDataLoss=false`: then a query ends where a log ends now.
+        With `failOnDataLoss=false`, a run ends where a log ends, if the log has lost records before the plan's end. The
+        offsets are looked up before the run, because records that a later writer appends are not the plan's records.
         """
-        settings = source_options(plan.stream_options(self.target.user_settings))
-        options, committed = parse_options(settings, streaming=True), store.committed()
-        if options.fail_on_data_loss or committed is None:
-            return False
+        options = parse_options(source_options(plan.stream_options(self.target.user_settings)), streaming=True)
+        if options.fail_on_data_loss:
+            return None
         with closing(open_log_source(options, warns=False)) as source:
-            planner = StreamPlanner(options, source.offset_reader, source.locator)
-            return planner.next_end(committed, limited=False) == committed
+            return StreamPlanner(options, source.offset_reader, source.locator).next_end({}, limited=False)
 
     def _begin(self) -> ReplayStore:
         """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint."""
@@ -232,6 +234,13 @@ class Replay:
         store = ReplayStore(self.target.spark, folder)
         store.keep(self.plan).check_same(self.plan.name, self.plan.arguments, folder)
         return store
+
+
+def _has_passed(committed: PartitionOffsets | None, ends: PartitionOffsets | None) -> bool:
+    """Return whether the offsets `committed` are at or after each offset in `ends`; False if one of them is None."""
+    if committed is None or ends is None:
+        return False
+    return all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
 
 def plan_replay(

@@ -31,7 +31,7 @@ _APPEND_TIME = "LogAppendTime"
 def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
     """Check each target topic of the plan: its partitions, its settings, and the user's authorization to produce.
 
-    With transactions, the check also aborts a transaction that an earlier run of the replay has left open.
+    The check does not disturb a replay with the same name that is running.
 
     Raises:
         UnknownTopicError: a target topic does not exist.
@@ -63,9 +63,11 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
         describe = partial(admin.describe_consumer_groups, [group], include_authorized_operations=True)
         described = _describe(describe, resource)
         _check_authorized(described, AclOperation.READ, resource, "READ on groups with the prefix replay-")
-        if writes.transactional:  # also aborts a transaction that an earlier run has left open
-            init = partial(Producer(writes.producer_of(partition)).init_transactions, PATIENCE_SECONDS)
-            retry(init, f"beginning transactions as {group}")
+        if writes.transactional:
+            # Not the id of a partition's producer, because `init_transactions` would fence a running replay.
+            name = f"{writes.replay}:check"
+            producer = Producer({**writes.producer_of(partition), "transactional.id": name})
+            retry(partial(producer.init_transactions, PATIENCE_SECONDS), f"beginning transactions as {name}")
 
 
 def _metadata(client: BrokerClient, topic: str) -> TopicMetadata:

@@ -23,7 +23,7 @@ from tiered_stream.options.remote_options import COLUMNS
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.records.row_hash import BUCKET, BUCKET_BITS, row_hash_sql
 from tiered_stream.verification.scope import Scope, VerifiedTable, narrowed
-from tiered_stream.verification.sums_source import SUMS
+from tiered_stream.verification.sums_source import HASHES_SOURCE, SUMS
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
 MAX_CONDITIONS = 200
@@ -74,7 +74,8 @@ class Sides:
     def topic_rows(self, ranges: Ranges, source: str = "tiered_stream") -> DataFrame:
         """Return the rows that the Spark source named `source` returns for the offset ranges `ranges`, by partition.
 
-        If `source` is `tiered_stream`, the rows have topic, partition, offset, and the compared columns.
+        If `source` is `tiered_stream`, the rows have topic, partition, offset, and the compared columns. The other
+        sources are in `sums_source`.
         """
         settings = narrowed(self.settings, ranges) | times_options(self.times)
         settings[INCLUDE_HEADERS.name] = str("headers" in self.table.columns).lower()
@@ -251,7 +252,7 @@ def _differences(sides: Sides, topic: Ranges, table: Ranges) -> dict[TopicPartit
         table: offset ranges to read from the table, by partition.
     """
     row_hash = row_hash_sql(sides.table.columns)
-    ours = _by_offset(sides.topic_rows(topic), row_hash, "topic_")
+    ours = _by_offset(sides.topic_rows(topic, HASHES_SOURCE), "hash", "topic_")
     theirs = _by_offset(sides.table_rows(within(table)), row_hash, "")
     joined = ours.join(theirs, _ROW_KEYS, "full_outer")
     differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")

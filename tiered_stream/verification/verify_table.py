@@ -38,7 +38,7 @@ from tiered_stream.verification.latest_rows_source import LatestRowsDataSource
 from tiered_stream.verification.record_comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.verification.scope import Scope, latest_version, look_up_scope, open_verified
 from tiered_stream.verification.statistics_comparison import check_statistics
-from tiered_stream.verification.sums_source import SOURCE, SumsDataSource
+from tiered_stream.verification.sums_source import SOURCE, HashesDataSource, SumsDataSource
 from tiered_stream.verification.verify_report import ComparedOffsets, LatestReport, PartitionReport, VerifyReport
 
 
@@ -102,6 +102,7 @@ def _verify_records(
     scope = look_up_scope(settings, ranges)
     register(spark)
     register_source(spark, SumsDataSource)
+    register_source(spark, HashesDataSource)
     sides = Sides(spark, settings, verified, times)
     sums, offsets = _compared(sides, scope) if scope.requested else ({}, {})
     firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
