@@ -27,8 +27,11 @@ class KerberosFault(NamedTuple):
     advice: str
 
 
-_REALM = "name the realm and its KDC in /etc/krb5.conf, or in the file that KRB5_CONFIG names, on each machine"
-_KEY = "the key table has an old key: export it from the KDC again"
+_REALM = KerberosFault(
+    Culprit.SETUP,
+    "name the realm and its KDC in /etc/krb5.conf, or in the file that KRB5_CONFIG names, on each machine",
+)
+_KEY = KerberosFault(Culprit.USER, "the key table has an old key: export it from the KDC again")
 CLOCK = "set the clocks of this machine and of the KDC by NTP; they may differ by 5 minutes"
 UNKNOWN_SERVICE, EXPIRED, NO_CACHE, NO_CREDENTIALS, BAD_CACHE = (
     -1765328377, -1765328352, -1765328189, -1765328243, -1765328172,
@@ -38,24 +41,17 @@ FAULTS: dict[int, KerberosFault] = {
     -1765328378: KerberosFault(Culprit.USER, "the KDC knows no such user: correct principal, or add it to the KDC"),
     -1765328366: KerberosFault(Culprit.USER, "the KDC has locked or expired this user: unlock it there"),
     -1765328361: KerberosFault(Culprit.USER, "the user's key has expired: change it at the KDC, and export it again"),
-    -1765328360: KerberosFault(Culprit.USER, _KEY),
+    **dict.fromkeys((-1765328360, -1765328353), _KEY),
     -1765328355: KerberosFault(Culprit.SERVICE, "the KDC is busy"),
-    -1765328353: KerberosFault(Culprit.USER, _KEY),
     EXPIRED: KerberosFault(
         Culprit.SERVICE, "renew the ticket (kinit), or log in by a key table, which needs no renewal"
     ),
-    -1765328351: KerberosFault(Culprit.SETUP, CLOCK),
-    -1765328347: KerberosFault(Culprit.SETUP, CLOCK),
+    **dict.fromkeys((-1765328351, -1765328347, -1765328236), KerberosFault(Culprit.SETUP, CLOCK)),
     -1765328237: KerberosFault(
         Culprit.SETUP, "write the principal and its realm exactly as the KDC has them, mostly EXAMPLE.COM in capitals"
     ),
-    -1765328236: KerberosFault(Culprit.SETUP, CLOCK),
-    -1765328230: KerberosFault(Culprit.SETUP, _REALM),
+    **dict.fromkeys((-1765328230, -1765328249, -1765328248, -1765328164, -1765328160), _REALM),
     -1765328228: KerberosFault(Culprit.SERVICE, "open the way to the KDC that krb5.conf names, or correct krb5.conf"),
-    -1765328249: KerberosFault(Culprit.SETUP, _REALM),
-    -1765328248: KerberosFault(Culprit.SETUP, _REALM),
-    -1765328164: KerberosFault(Culprit.SETUP, _REALM),
-    -1765328160: KerberosFault(Culprit.SETUP, _REALM),
     39756032: KerberosFault(
         Culprit.SETUP, "the ticket is another user's: correct principal, or get a ticket for it (kinit)"
     ),

@@ -48,7 +48,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - workers then import them, and report a fault better
         reason = str(error)
     if reason is not None:
-        log.warning("the daemon could not import their modules, so workers import them: %s", reason)
+        log.warning("Spark's own daemon runs instead, so each worker imports its modules: %s", reason)
         os.execv(sys.executable, [sys.executable, "-m", SPARK_DAEMON, *sys.argv[1:]])
     settle_for_forks()
     from pyspark.daemon import manager

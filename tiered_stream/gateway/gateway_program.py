@@ -7,7 +7,8 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -53,20 +54,31 @@ async def _serve(settings: GatewaySettings) -> None:
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
     allowed = connections_allowed(settings.max_connections, len(settings.broker_ports))
     gateway = Gateway(replace(settings, max_connections=allowed))
-    await gateway.start()
-    monitor = Monitor(
-        settings.monitor_host, settings.monitor_port, gateway.metrics.registry,
-        lambda: gateway.unhealthy_reason, gateway.reasons,
-    )  # fmt: skip
-    warn_of_plaintext(settings)
-    name_signed_host(settings)
-    log.info("clients bootstrap from %s:%d", settings.advertised_host, gateway.bootstrap_port)
+    with _naming_port("gateway.monitor.port", settings.monitor_host, settings.monitor_port):
+        monitor = Monitor(
+            settings.monitor_host, settings.monitor_port, gateway.metrics.registry,
+            lambda: gateway.unhealthy_reason, gateway.reasons,
+        )  # fmt: skip
     try:
+        with _naming_port("gateway.bootstrap.port", settings.listener_host, settings.bootstrap_port):
+            await gateway.start()
+        warn_of_plaintext(settings)
+        name_signed_host(settings)
+        log.info("clients bootstrap from %s:%d", settings.advertised_host, gateway.bootstrap_port)
         await ended.wait()
         log.info("shutting down")
         await gateway.stop()
     finally:
         monitor.close()
+
+
+@contextmanager
+def _naming_port(setting: str, host: str, port: int) -> Iterator[None]:
+    """Put the name of the setting, the host and the port before the message of an OSError that the block raises."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{setting}: {host}:{port} cannot be listened at: {error}") from error
 
 
 def name_signed_host(settings: GatewaySettings) -> None:

@@ -238,10 +238,14 @@ def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
 
 def _listener_tls(options: GivenOptions) -> ListenerTls | None:
     auth = options.read(CLIENT_AUTH)
-    if options.read(LISTENER_PROTOCOL) == "plaintext":
-        tls_options: tuple[Option[Any], ...] = (KEYSTORE, CLIENT_AUTH, *_STORES)
-        if unused := [setting.name for setting in tls_options if options.has(setting) and options.read(setting)]:
-            log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
+    is_plaintext = options.read(LISTENER_PROTOCOL) == "plaintext"
+    idle: tuple[Option[Any], ...] = _STORES if auth == "none" else ()
+    needed = f"{CLIENT_AUTH.name}=required or requested"
+    if is_plaintext:
+        idle, needed = (KEYSTORE, CLIENT_AUTH, *_STORES), f"{LISTENER_PROTOCOL.name}=SSL"
+    if unused := [setting.name for setting in idle if options.has(setting) and options.read(setting)]:
+        log.warning("%s has no effect without %s", unused[0], needed)
+    if is_plaintext:
         return None
     location = options.read(KEYSTORE)
     if location is None or not os.path.isfile(location):

@@ -22,10 +22,13 @@ from tiered_stream.observe.read_metrics import MicroBatchId
 
 log = logging.getLogger(__name__)
 
-_MICRO_BATCHES = 1024
+_TABLES, _MICRO_BATCHES = 1 << 18, 1024
+"""Maximum number of tables of all remembered micro-batches together, and maximum number of micro-batches."""
 _NAMED = 5
 """Maximum number of tables with dead letters that one line of `describe_rows` names."""
-_committed: LRUCache[MicroBatchId, tuple[float, tuple[LandedRows, ...]]] = LRUCache(_MICRO_BATCHES)
+_committed: LRUCache[MicroBatchId, tuple[float, tuple[LandedRows, ...]]] = LRUCache(
+    _TABLES, lambda noted: min(_TABLES, max(_TABLES // _MICRO_BATCHES, len(noted[1])))
+)
 """Rows that each micro-batch has committed, with the time (`time.monotonic`) of the call of `note_landed`."""
 _lock = threading.Lock()
 
@@ -64,7 +67,8 @@ class LandedRows:
 def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None:
     """Remember the numbers of rows and dead letters that a micro-batch has committed; log a warning of dead letters.
 
-    `landed_in` and `landed_after` return these numbers. The last 1,024 micro-batches are remembered.
+    `landed_in` and `landed_after` return these numbers. The last 1,024 micro-batches are remembered, or fewer if they
+    have more than 256 tables each.
     """
     landed = summed(tables)
     with _lock:

@@ -153,7 +153,7 @@ def import_for_forks(import_modules: Callable[[], None]) -> None:
     try:
         import_modules()
     except Exception as error:  # noqa: BLE001
-        log.warning("the fork server has not started, so Python processes start without it: %s", error)
+        log.warning("the fork server could not import its modules, so each Python process imports them: %s", error)
     if not may_fork():
         sys.exit("no Python processes are forked: an imported module has started threads")
     gc.enable()

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -24,6 +25,8 @@ _SERVER = "tiered_stream.pythons.fork_server"
 _CLIENT = Path(__file__).with_name("fork_client.py")
 _TASKS = ("tasks",)
 _TRIAL = "--trial"
+_SECONDS_TO_END = 2.0
+"""Maximum time from the removal of the socket by a server that ends, to the end of the server's process."""
 _MFD_EXEC = 0x10
 """Flag MFD_EXEC of linux/memfd.h: the file in memory may be executed, whatever vm.memfd_noexec is."""
 
@@ -117,8 +120,16 @@ class ServedPython:
 
     @property
     def is_cut_off(self) -> bool:
-        """True if the server runs, but its socket was removed, so no client can reach it."""
-        return self.runs and not self._address.exists()
+        """True if the server runs, but somebody else has removed its socket, so no client can reach it.
+
+        A server that ends removes the socket itself. So this property waits at most 2 s for the end of a server without
+        a socket.
+        """
+        if self._address.exists():
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_SECONDS_TO_END)
+        return self.runs
 
     def stop(self) -> None:
         """Kill the server and remove its socket; a fork of the driver does nothing here.
@@ -165,7 +176,7 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
     global _served
     with _starting:
         if _served is not None and (not _served.is_for(environment) or _served.is_cut_off):
-            if _served.is_cut_off:
+            if _served.is_for(environment):
                 log.warning("somebody has removed the fork server's socket: another server is started")
             _served.stop()
             _served = None

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from tiered_stream.pythons.forked_python import forked_python
-from tiered_stream.spark.session import is_connect, is_local
+from tiered_stream.spark.session import boolean, is_connect, is_local
 
 TASKS_PYTHON = "spark.sql.execution.pyspark.python"
 """Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`).
@@ -90,7 +90,7 @@ def start_pythons() -> None:
     executor_settings = {name: value for name, value in conf.items() if name.startswith(_EXECUTOR_ENV)}
     environment = {name.removeprefix(_EXECUTOR_ENV): value for name, value in executor_settings.items()}
     environment[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
-    if _forks(conf.get(FORK_SERVER)):
+    if boolean(conf.get(FORK_SERVER), default=True):
         variables = _variables(environment, os.environ.get("PYTHONPATH", ""))
         forked_python(variables, tasks=is_local(conf.get("spark.master", "")))
 
@@ -134,7 +134,7 @@ def _fork_program(spark: SparkSession) -> str | None:
 
     The result is None if the setting `FORK_SERVER` is `false`, or if the fork server cannot be started.
     """
-    if not _forks(spark.conf.get(FORK_SERVER, None)):
+    if not boolean(spark.conf.get(FORK_SERVER, None), default=True):
         return None
     context = spark.sparkContext
     jvm: Any = context._jvm
@@ -142,11 +142,6 @@ def _fork_program(spark: SparkSession) -> str | None:
     environment = {name: str(value) for name, value in context.environment.items()}
     paths = spark_path, environment.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
     return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=is_local(context.master))
-
-
-def _forks(setting: str | None) -> bool:
-    """Return whether `setting`, the value of `FORK_SERVER` or None, is not `false` (`ConfigHelpers.toBoolean`)."""
-    return (setting or "").strip().lower() != "false"
 
 
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:

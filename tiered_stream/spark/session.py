@@ -1,4 +1,4 @@
-"""Checks of a Spark session (Spark Connect, local master), and copies of a session with other settings."""
+"""Checks of a Spark session (Spark Connect, local master), its booleans, and copies of it with other settings."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def refuse_connect(spark: SparkSession, operation: str) -> None:
 def is_local(master: str | None) -> bool:
     """Return True if `master` is Spark's local master, so that tasks run in the driver's JVM."""
     return (master or "").partition("[")[0] == "local"
+
+
+def boolean(setting: str | None, *, default: bool) -> bool:
+    """Return the value of a setting that Spark or Hadoop reads as a boolean; upper case and blanks do not matter.
+
+    The result is `default` if the setting is None, or neither `true` nor `false`.
+    """
+    return {"true": True, "false": False}.get((setting or "").strip().lower(), default)
 
 
 def activate(spark: SparkSession) -> None:

@@ -32,6 +32,8 @@ class ClientConnections:
         self._metrics = services.metrics
         self._tasks: set[asyncio.Task[str]] = set()
         self._by_ip: Counter[str] = Counter()
+        self._relays: set[Relay] = set()
+        self._is_closing = False
 
     def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
         """Serve a connection in a new task, or close it at once if there are too many connections.
@@ -61,7 +63,9 @@ class ClientConnections:
 
     async def close(self) -> None:
         """Wait at most `shutdown_seconds` for outstanding responses, then close all connections."""
-        self._services.draining.set()
+        self._is_closing = True
+        for relay in self._relays:
+            relay.drain()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._settings.shutdown_seconds)
         for task in self._tasks:
@@ -77,7 +81,7 @@ class ClientConnections:
             streams[0].transport.pause_reading()  # until the broker is connected
             streams.append(await connect())
             streams[0].transport.resume_reading()
-            await Relay(streams[0], streams[1], self._services).run()
+            await self._relay(*streams)
             return "shutdown"
         except Exception as error:  # noqa: BLE001 - an unexpected error, too, ends only this connection
             clear_traceback_frames(error)
@@ -88,6 +92,17 @@ class ClientConnections:
             if len(streams) == 1:
                 streams[0].transport.abort()
             await asyncio.gather(*(stream.close() for stream in streams))
+
+    async def _relay(self, client: Streams, broker: Streams) -> None:
+        """Relay between a client and a broker until one of them ends, or until `close` is called."""
+        relay = Relay(client, broker, self._services)
+        self._relays.add(relay)
+        if self._is_closing:
+            relay.drain()
+        try:
+            await relay.run()
+        finally:
+            self._relays.remove(relay)
 
     def _ended(self, connection: socket.socket, client: str, task: asyncio.Task[str]) -> None:
         connection.close()

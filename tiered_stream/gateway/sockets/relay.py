@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
@@ -40,7 +40,6 @@ class RelayServices:
 
     `advertise` returns the gateway's address for a broker. `listen` opens the gateway's missing ports for the brokers
     with which `advertise` was called. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
-    After `draining` is set, each relay ends as soon as no request waits for its response.
     """
 
     settings: GatewaySettings
@@ -50,7 +49,6 @@ class RelayServices:
     locations: LocationWorkers
     memory: FrameMemory
     metrics: GatewayMetrics
-    draining: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Relay:
@@ -63,6 +61,8 @@ class Relay:
         self._settings = services.settings
         self._state = ConnectionState(logged_in=not services.settings.login_asked)
         self._answered = asyncio.Event()
+        self._draining = asyncio.Event()
+        """Each relay has its own event, because the end of a wait takes longer if many others wait for the event."""
         self._recent_work = RecentWork()
         self._locating_since = 0.0
         """Time (`perf_counter`) when the current location request arrived; a connection has at most one at a time."""
@@ -71,8 +71,12 @@ class Relay:
         self._needs_login = ""
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def drain(self) -> None:
+        """Let `run` return as soon as no request waits for its response."""
+        self._draining.set()
+
     async def run(self) -> None:
-        """Relay until a connection ends or fails. The method returns without an error only if the gateway shuts down.
+        """Relay until a connection ends or fails. The method returns without an error only after `drain`.
 
         Raises:
             OSError, EOFError: the client's or the broker's connection ended.
@@ -95,7 +99,7 @@ class Relay:
             task.result()
 
     async def _drained(self) -> None:
-        await self._services.draining.wait()
+        await self._draining.wait()
         while True:
             await self._wait_until_in_flight(0)
             # Some clients drop a response that arrives together with the end of the connection.
