@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -72,13 +73,10 @@ def archive_options(
 def planned(given: Mapping[str, str], ranges: Mapping[TopicPartition, OffsetRange] | None = None) -> list[Split]:
     """The splits of a batch query by the options, or of the offset ranges."""
     options = parse_options(given, streaming=False)
-    tier = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as tier:
         if ranges is None:
             return plan_batch(options, tier)
         return splits_for(ranges, options, tier.locator, {})
-    finally:
-        tier.close()
 
 
 def read_all(splits: Iterable[Split], given: Mapping[str, str]) -> Rows:

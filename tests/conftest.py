@@ -28,6 +28,7 @@ from tests.scheduling import Scheduling, write_groups
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.delta.clouds import Cloud
     from tests.kerberos.secured_hdfs import SecuredHdfs
     from tests.replays.topics import ReplayedTopics
     from tests.rigs.cloud.aws import Aws
@@ -217,6 +218,15 @@ def azurite() -> Azurite:
     if missing := why_no_azurite():
         pytest.skip(missing)
     return shared(services.azurite)
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.stack) for name in ("azurite", "fake_gcs")])
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    """Each emulator of Azure's and Google's storage in turn."""
+    from tests.delta.clouds import azure, google
+
+    server = request.getfixturevalue(request.param)
+    return azure(server) if request.param == "azurite" else google(server)
 
 
 @pytest.fixture(scope="session")

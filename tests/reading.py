@@ -9,16 +9,16 @@ from typing import Any
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.locate.segments import segment_ends
 from tests.rigs.stack.produce import produce_batch, produce_segments
 from tests.rigs.stack.rows import Record, Row
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
 from tests.tier.topics import write_segments
-from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import offsets_from_dict
-from tiered_stream.options.parsing import parse_options
 
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 SEGMENT_STEP_MS = 10_000
@@ -135,12 +135,13 @@ def _segments(sizes: Sequence[int]) -> Iterable[list[Record]]:
         first += size
 
 
-def located_ends(given: Mapping[str, str], topic: str, end: int) -> tuple[int, ...]:
-    """Where the tiered segments of partition 0 end, as the locator says."""
-    tier = open_log_source(parse_options(given, streaming=False))
-    try:
-        assert tier.locator is not None
-        where = TopicPartition(topic, 0)
-        return segment_ends(tier.locator, {where: OffsetRange(0, end)})[where]
-    finally:
-        tier.close()
+def log_end(client: BrokerClient, topic: str) -> int:
+    """Return where the log of the topic's first partition ends."""
+    where = TopicPartition(topic, 0)
+    return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([where])[where]
+
+
+def log_end_by(login: Mapping[str, str], topic: str) -> int:
+    """Return `log_end` as a client with this login sees it."""
+    with BrokerClient({"default.api.timeout.ms": "60000", **login}) as client:
+        return log_end(client, topic)

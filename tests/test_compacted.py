@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from tests.plan.planned_splits import plan_splits
@@ -62,15 +64,9 @@ def test_a_log_that_was_once_compacted_is_read_as_a_consumer_reads_it(
 ) -> None:
     given = {"kafka.isolation.level": isolation, "remote.split.bytes": split_bytes, "remote.fallback": "fail"}
     parsed = parse_options(options(stack, TOPIC, given), streaming=False)
-    tier = open_log_source(parsed)
-    try:
-        splits = plan_splits(
-            {TopicPartition(TOPIC, partition): OffsetRange(0, end) for partition, end in ends.items()},
-            tier.locator,
-            split_bytes=parsed.split_bytes,
-        )
-    finally:
-        tier.close()
+    wanted = {TopicPartition(TOPIC, partition): OffsetRange(0, end) for partition, end in ends.items()}
+    with closing(open_log_source(parsed)) as tier:
+        splits = plan_splits(wanted, tier.locator, split_bytes=parsed.split_bytes)
     assert all(split.locations for split in splits)
     read: list[Row] = [row for split in splits for row in rows_of(read_split(split, parsed))]
     assert read == read_topic(stack.broker, TOPIC, isolation, {partition: (0, end) for partition, end in ends.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,19 +18,16 @@ from tests.broker.java_stores import KEY_PASSWORD, STORE_PASSWORD, key_store, tr
 from tests.broker.secure import OAUTHBEARER, SCRAM
 from tests.broker.token_server import TokenServer
 from tests.gateway.running import RunningGateway
-from tests.reading import batch, options, rows, run_in_memory, stream, tier_segments
+from tests.reading import batch, log_end, log_end_by, options, rows, run_in_memory, stream, tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.services import TOKEN_SESSION_MS, Cluster
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     BrokerUnavailableError,
     ConfigurationError,
     TieredStreamError,
 )
-from tiered_stream.model import TopicPartition
-from tiered_stream.options.choices import IsolationLevel
 
 pytestmark = pytest.mark.stack
 
@@ -89,15 +87,7 @@ def guarded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield Guarded(stack, tokens, folder)
 
 
-def end(client: BrokerClient) -> int:
-    """Where the topic's log ends."""
-    where = TopicPartition(TOPIC, 0)
-    return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([where])[where]
-
-
-def end_by(login: Mapping[str, str]) -> int:
-    with BrokerClient({**login, "default.api.timeout.ms": "60000"}) as client:
-        return end(client)
+end, end_by = partial(log_end, topic=TOPIC), partial(log_end_by, topic=TOPIC)
 
 
 @pytest.mark.parametrize("mechanism", ["scram", "oauthbearer"])

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kafka import TopicPartition as KafkaTopicPartition
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.reading import batch, options, records, stream
+from tests.contract.runs import Found, by_partition, delete_before, found, rows
+from tests.reading import options, records, stream
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.rows import Record
@@ -24,13 +24,8 @@ from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import add_partitions, create_tiered_topic, recreate_topic
 from tests.rigs.stack.transactions import TransactionalProducer
 from tests.spark.abilities import SEVERAL_BATCHES
-from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
 
 ROWS = 10
-EARLIEST = {"startingOffsets": "earliest"}
-LATEST = {"startingOffsets": "latest"}
-
-Found = list[tuple[int, int]]
 
 
 @pytest.fixture(params=["true", "false"], ids=["fail", "go-on"])
@@ -60,14 +55,14 @@ class Query:
 
     def lands(self, source: str = "tiered_stream", given: Mapping[str, str] | None = None) -> Found:
         """A run up to what is there now: (partition, offset) of its rows, in order."""
-        rows: Found = []
+        landed: Found = []
 
         def land(frame: DataFrame, batch_id: int) -> None:
-            rows.extend((row[0], row[1]) for row in frame.select("partition", "offset").collect())
+            landed.extend((row[0], row[1]) for row in frame.select("partition", "offset").collect())
 
         for _ in range(1 if SEVERAL_BATCHES.present else 3):  # the repeated one, an empty first one, and the news
             self._start(source, given or {}, land, available_now=True).awaitTermination()
-        return sorted(rows)
+        return sorted(landed)
 
     def _start(self, source: str, given: Mapping[str, str], sink: object, *, available_now: bool) -> StreamingQuery:
         frame = stream(self.spark, {**self.given, **given}, source)
@@ -83,21 +78,6 @@ def query(stack: TieredStack, spark: SparkSession, topic: str, policy: dict[str,
     return Query(spark, options(stack, topic, policy), tmp_path / "checkpoint")
 
 
-def found(spark: SparkSession, given: Mapping[str, str], source: str = "tiered_stream") -> Found:
-    """The rows of a batch query."""
-    return sorted((row[0], row[1]) for row in batch(spark, given, source).select("partition", "offset").collect())
-
-
-def rows(*ranges: range) -> Found:
-    """Those of partition 0, of partition 1, …"""
-    return [(partition, offset) for partition, offsets in enumerate(ranges) for offset in offsets]
-
-
-def delete_before(stack: TieredStack, topic: str, offset: int, partition: int = 0) -> None:
-    with stack.broker.admin() as admin:
-        admin.delete_records({KafkaTopicPartition(topic, partition): offset})
-
-
 def data_loss(policy: Mapping[str, str], said: str) -> pytest.RaisesExc[PySparkException] | nullcontext[None]:
     """Fails with it, or goes on."""
     return pytest.raises(PySparkException, match=said) if policy["failOnDataLoss"] == "true" else nullcontext()
@@ -111,8 +91,7 @@ def data_loss(policy: Mapping[str, str], said: str) -> pytest.RaisesExc[PySparkE
 )
 @pytest.mark.parametrize("start", ["earliest", "latest", "offsets"])
 def test_a_partition_was_added(stack: TieredStack, query: Query, topic: str, start: str) -> None:
-    named = offsets_to_json(offsets_from_dict({topic: {"0": 3, "1": 0}}))
-    given = {"startingOffsets": named if start == "offsets" else start}
+    given = {"startingOffsets": by_partition(topic, 3, 0) if start == "offsets" else start}
     query.fails(given=given)
     add_partitions(stack.broker, topic, 3)
     produce_batch(stack.broker, topic, records(5), 0)
@@ -215,11 +194,13 @@ def test_a_topic_is_made_again_while_a_stream_runs(
     recreate_topic(stack.broker, topic, partitions=2)
     for partition in (0, 1):
         produce_batch(stack.broker, topic, records(ROWS + 5), partition)
-    with data_loss(policy, "KAFKA_DATA_LOSS"):
+    with data_loss(policy, rf"KAFKA_DATA_LOSS\.TOPIC_RECREATED.*{topic} "):
         _wait_for(running, 2 * (ROWS + 5), spark, table)
     running.stop()
     if policy["failOnDataLoss"] == "false":
         assert _offsets(spark, table)[-5:] == [(1, ROWS + n) for n in range(5)]
+    else:
+        assert _offsets(spark, table) == rows(range(ROWS), range(ROWS))
     spark.catalog.dropTempView(table)
 
 
@@ -250,7 +231,7 @@ def test_a_partition_was_added_before_a_second_read(
 def test_the_log_start_moved_before_a_second_read(
     stack: TieredStack, spark: SparkSession, query: Query, topic: str, policy: dict[str, str]
 ) -> None:
-    named = {**query.given, "startingOffsets": offsets_to_json(offsets_from_dict({topic: {"0": 2, "1": 0}}))}
+    named = {**query.given, "startingOffsets": by_partition(topic, 2, 0)}
     assert found(spark, named) == [row for row in rows(range(ROWS), range(ROWS)) if row > (0, 1)]
     delete_before(stack, topic, 6)
     assert found(spark, query.given) == rows(range(6, ROWS), range(ROWS))
@@ -263,8 +244,7 @@ def test_a_transaction_is_open_at_a_second_read(
     stack: TieredStack, spark: SparkSession, query: Query, topic: str
 ) -> None:
     assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
-    ends = offsets_to_json(offsets_from_dict({topic: {"0": 15, "1": 10}}))
-    into_it = {**query.given, "endingOffsets": ends, "failOnDataLoss": "true"}
+    into_it = {**query.given, "endingOffsets": by_partition(topic, 15, 10), "failOnDataLoss": "true"}
     with TransactionalProducer(stack.broker, topic) as producer:
         producer.send(topic, [Record(value=b"v")] * 5)
         assert found(spark, query.given) == rows(range(ROWS), range(ROWS))

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -63,6 +63,18 @@ def modules() -> dict[str, ast.Module]:
     return {path: ast.parse(source) for path, source in paths.items() if source.strip()}
 
 
+@cache
+def nodes_of_modules() -> dict[str, list[ast.AST]]:
+    """All nodes of every module, by its path; to walk through the trees takes longer than most checks."""
+    return {path: list(ast.walk(tree)) for path, tree in modules().items()}
+
+
+@cache
+def imports_of(path: str) -> list[str]:
+    """The imports of the module with this path."""
+    return list(imports(modules()[path]))
+
+
 def imports(tree: ast.AST) -> Iterator[str]:
     """Dotted names of all modules that are imported, wherever in the file: by type checkers, or late."""
     for node in ast.walk(tree):
@@ -93,15 +105,15 @@ def layer(name: str) -> int:
 
 def users_of(library: str) -> set[str]:
     """The modules that import a library."""
-    return {path for path, tree in modules().items() if any(name.split(".")[0] == library for name in imports(tree))}
+    return {path for path in modules() if any(name.split(".")[0] == library for name in imports_of(path))}
 
 
 def test_imports_go_one_way() -> None:
     upward = [
         f"{path} imports {name}"
-        for path, tree in modules().items()
+        for path in modules()
         if path != "__init__.py"
-        for name in imports(tree)
+        for name in imports_of(path)
         if name.startswith("tiered_stream.")
         for theirs in [name.removeprefix("tiered_stream.")]
         if package(path) != package(theirs) and layer(theirs) >= layer(path)
@@ -111,10 +123,10 @@ def test_imports_go_one_way() -> None:
 
 def test_sub_packages_of_a_package_form_no_circle() -> None:
     """Their late imports count, too. A module that lies in no sub-package stands for itself."""
-    files = {_dotted(path): tree for path, tree in modules().items()}
+    files = {_dotted(path): nodes for path, nodes in nodes_of_modules().items()}
     graph: dict[str, set[str]] = {}
-    for name, tree in files.items():
-        for node in ast.walk(tree):
+    for name, nodes in files.items():
+        for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 parts = {_part(each) for each in _ours(node, files) if each.split(".")[1:2] == name.split(".")[1:2]}
                 graph.setdefault(_part(name), set()).update(parts - {_part(name)})
@@ -133,15 +145,15 @@ def test_no_folder_has_more_modules_than_one_can_look_over() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     """Imports within functions, and imports for type checkers alone, count too."""
-    files = {_dotted(path): tree for path, tree in modules().items()}
+    files = {_dotted(path): nodes for path, nodes in nodes_of_modules().items()}
     graph = {
         name: {
             imported
-            for node in ast.walk(tree)
+            for node in nodes
             for each in ([node] if isinstance(node, ast.Import | ast.ImportFrom) else [])
             for imported in _ours(each, files)
         }
-        for name, tree in files.items()
+        for name, nodes in files.items()
     }
     assert sum(map(len, graph.values())) > len(graph)
     graphlib.TopologicalSorter(graph).prepare()
@@ -159,9 +171,9 @@ def _ours(node: ast.Import | ast.ImportFrom, files: Collection[str]) -> Iterator
 
 
 def test_the_log_format_knows_nobody() -> None:
-    for path, tree in modules().items():
+    for path in modules():
         if package(path) == "records":
-            names = set(imports(tree))
+            names = set(imports_of(path))
             ours = {package(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
             assert ours <= {"records", "errors", "data_limits", "model", "process"}, path
             assert not {name.split(".")[0] for name in names} & {"socket", "asyncio", "boto3", "pyspark"}, path
@@ -186,8 +198,8 @@ def test_options_are_parsed_only_where_users_give_them() -> None:
     given = "tiered_stream.options.given_options.GivenOptions"
     users = {
         path
-        for path, tree in modules().items()
-        for node in ast.walk(tree)
+        for path, nodes in nodes_of_modules().items()
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and given in (f"{node.module}.{alias.name}" for alias in node.names)
     }
     assert {path for path in users if not path.startswith(("options/", "delta/settings/"))} == {
@@ -267,12 +279,12 @@ def test_a_worker_that_reads_a_split_imports_neither_planner_nor_locator_nor_gat
 
 def test_no_module_needs_anothers_private_names() -> None:
     """Neither those of a module or an object, nor those of a class that it inherits from."""
-    defined = {path: set(_defined(tree)) for path, tree in modules().items()}
+    defined = {path: set(_defined(nodes)) for path, nodes in nodes_of_modules().items()}
     ours = set().union(*defined.values())
     foreign = [
         f"{path}:{node.lineno} {name}"
-        for path, tree in modules().items()
-        for node in ast.walk(tree)
+        for path, nodes in nodes_of_modules().items()
+        for node in nodes
         for name in _private_names(node)
         if name in ours - defined[path]
     ]
@@ -288,8 +300,8 @@ def _private_names(node: ast.AST) -> Iterator[str]:
     yield from (name for name in names if name.startswith("_") and not name.endswith("__"))
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name
@@ -307,8 +319,8 @@ def test_files_are_small() -> None:
 def test_functions_fit_a_screen() -> None:
     lines = {
         f"{path}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
-        for path, tree in modules().items()
-        for node in ast.walk(tree)
+        for path, nodes in nodes_of_modules().items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX} == {}
@@ -318,8 +330,8 @@ def test_functions_fit_a_screen() -> None:
 def test_no_repr_shows_settings_that_may_have_secrets() -> None:
     shown = [
         f"{path}: {node.name}.{ast.unparse(field.target)}"
-        for path, tree in modules().items()
-        for node in ast.walk(tree)
+        for path, nodes in nodes_of_modules().items()
+        for node in nodes
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list)
         for field in node.body
         if isinstance(field, ast.AnnAssign)

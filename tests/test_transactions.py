@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -145,28 +145,22 @@ def consumed(stack: TieredStack, history: None, isolation: str) -> list[Row]:
 def ours(stack: TieredStack, isolation: str, rounds: list[Ranges], random: Random) -> list[list[Row]]:
     """Each round as executors read it, in splits of any size."""
     parsed = parse_options(options(stack, TOPIC, {"kafka.isolation.level": isolation}), streaming=False)
-    tier = open_log_source(parsed)
-    try:
-        read = []
+    read = []
+    with closing(open_log_source(parsed)) as tier:
         for ranges in rounds:
             wanted = {TopicPartition(TOPIC, partition): OffsetRange(*ends) for partition, ends in ranges.items()}
             sized = replace(parsed, split_bytes=random.choice([1, 3000, 50_000, 1 << 27]))
             splits = splits_for(wanted, sized, tier.locator, {})
             read.append([row for split in splits for rows in read_split(split, sized) for row in arrow_rows(rows)])
-        return read
-    finally:
-        tier.close()
+    return read
 
 
 def located(stack: TieredStack) -> dict[int, tuple[SegmentLocation, ...]]:
     parsed = parse_options(options(stack, TOPIC, {"kafka.isolation.level": READ_COMMITTED}), streaming=False)
-    tier = open_log_source(parsed)
-    try:
+    everything = {TopicPartition(TOPIC, partition): OffsetRange(0, 1 << 40) for partition in PARTITIONS}
+    with closing(open_log_source(parsed)) as tier:
         assert tier.locator is not None
-        everything = {TopicPartition(TOPIC, partition): OffsetRange(0, 1 << 40) for partition in PARTITIONS}
         return {partition.partition: found for partition, found in tier.locator.locate(everything).items()}
-    finally:
-        tier.close()
 
 
 @pytest.mark.contract("1.6 gap in the log", "2.72", "2.73")

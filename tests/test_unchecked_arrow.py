@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.delta.archive import ODD, everything, in_order
-from tests.rigs.stack.build import ROOT
-from tests.rigs.stack.spark import UNCHECKED_ARROW, spark_environment
+from tests.rigs.stack.spark import ROOT, UNCHECKED_ARROW, run_program
 
 _READ = """
 import json, sys
@@ -32,10 +29,7 @@ print("checked", *checked)
 @pytest.mark.starts_spark
 def test_nulls_and_bytes_are_the_same_without_arrows_checks(tmp_path: Path) -> None:
     rows = tmp_path / "rows.parquet"
-    done = subprocess.run(
-        [sys.executable, "-c", _READ, json.dumps(UNCHECKED_ARROW), str(rows)], capture_output=True, text=True,
-        check=False, env=spark_environment(),
-    )  # fmt: skip
+    done = run_program(_READ, json.dumps(UNCHECKED_ARROW), str(rows))
     assert done.returncode == 0, done.stderr[-3000:]
     assert "checked False False" in done.stdout
     assert in_order(pq.read_table(rows)).equals(everything(ODD))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,13 @@ class CertificateAuthority:
     def write(self, path: Path) -> Path:
         path.write_text(self.certificate)
         return path
+
+
+def server_context(identity: Path) -> ssl.SSLContext:
+    """TLS of a server with the identity in this file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity)
+    return context
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey, password: str = "") -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import socket
-import ssl
 import struct
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse
 
+from tests.broker.certificates import server_context
 from tests.gateway.requests import api_versions_response, metadata_response, read, response
 
 _METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 3, 17, 18, 36
@@ -26,8 +26,7 @@ def msk_broker(
     identity: Path, let_in: bytes = _LET_IN, refusal: str | None = None
 ) -> Iterator[tuple[str, list[bytes]]]:
     """Its address, and the logins that it has seen; with a `refusal` it refuses them with that message."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(identity)
+    tls = server_context(identity)
     logins: list[bytes] = []
     listener = socket.create_server(("127.0.0.1", 0))
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.broker.certificates import CertificateAuthority
+from tests.broker.certificates import CertificateAuthority, server_context
 from tests.broker.listener import SILENCE, listener
 from tests.broker.responses import metadata_response
 from tests.broker.scripted import MetadataRequest, ScriptedClient, answering, metadata
@@ -61,9 +61,7 @@ def mismatch(address: str, protocol: str, mechanism: str = "", seconds: float = 
 
 
 def server_tls(folder: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CertificateAuthority().issue("broker").write(folder / "broker.pem"))
-    return context
+    return server_context(CertificateAuthority().issue("broker").write(folder / "broker.pem"))
 
 
 @pytest.fixture

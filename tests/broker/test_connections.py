@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from threading import Thread
 from typing import Any
 
@@ -88,11 +89,9 @@ def test_a_request_that_its_deadline_cuts_off_gives_the_reason_of_the_request_be
     async def ask(deadline: Deadline) -> None:
         await connections.request(node, ApiVersionsRequest(), deadline)
 
-    try:
+    with closing(connections):
         for deadline in (Deadline(60_000), Deadline(0)):
             with pytest.raises(AbsentBrokerError, match="refused") as raised:
                 connections.start(lambda deadline=deadline: ask(deadline)).result()
         assert raised.value.__cause__ is None and raised.value.__suppress_context__, "the attempt cut off"
         assert "refused" in connections.unanswered(0)
-    finally:
-        connections.close()

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from tiered_stream.broker.group_offsets import GroupCommitter
-from tiered_stream.errors import BrokerError
+from tiered_stream.errors import BrokerError, BrokerUnavailableError
 from tiered_stream.model import PartitionOffsets, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -65,6 +65,23 @@ def test_at_the_end_of_a_run_what_is_under_way_is_waited_for(group: Group) -> No
     group.committer.settle()
     group.committer.settle()
     assert group.offsets == [1]
+
+
+def test_a_commit_that_reached_no_broker_is_repeated_although_nothing_is_new(group: Group) -> None:
+    group.commit(5)
+    group.end(BrokerUnavailableError("the coordinator is away"))
+    group.commit(5, 5)
+    assert group.offsets == [5, 5]
+    group.end()
+    group.commit(5)
+    assert group.offsets == [5, 5]
+
+
+def test_at_the_end_of_a_run_a_commit_that_reached_no_broker_is_not_repeated(group: Group) -> None:
+    group.commit(5)
+    group.end(BrokerUnavailableError("the coordinator is away"))
+    group.committer.settle()
+    assert group.offsets == [5]
 
 
 def test_refused_commits_are_one_warning_until_one_succeeds(group: Group, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, answering, led, metadata, offsets
+from tests.broker.responses import metadata_response
+from tests.broker.scripted import (
+    BROKERS,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ScriptedClient,
+    answering,
+    led,
+    metadata,
+    offsets,
+)
 from tiered_stream.broker import client as client_module
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -21,7 +31,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.options.offset_json import LATEST
+from tiered_stream.options.offset_json import EARLIEST, LATEST
 
 PARTITION, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 NOT_LEADER, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 6, 3, 29, 42
@@ -233,6 +243,28 @@ def test_metadata_errors_name_the_topic(code: int, kind: type[Exception], text: 
 
     with client, pytest.raises(kind, match=text):
         client.metadata(["t"])
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "text"),
+    [
+        (metadata_response({}, BROKERS), UnknownTopicError, "no such topic: 't'"),
+        (led(), BrokerUnavailableError, "'t': LEADER_NOT_AVAILABLE"),
+    ],
+    ids=["no such topic in the response", "no partition of the topic"],
+)
+def test_metadata_without_what_was_asked_for_is_an_error(response: Any, kind: type[Exception], text: str) -> None:
+    client = ScriptedClient(lambda *_: response, {"default.api.timeout.ms": "100"})
+    with pytest.raises(kind, match=text):
+        latest(client)
+
+
+@pytest.mark.parametrize(("asked", "answered"), [(LATEST, -1), (EARLIEST, -1), (1_000, -2)])
+def test_an_offset_that_no_log_can_have_is_corrupt(asked: int, answered: int) -> None:
+    with ScriptedClient(answering(lambda *_: offsets(answered))) as client:
+        reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
+        with pytest.raises(CorruptDataError, match=f"t-0: .* the offset {answered}"):
+            reader.for_timestamps({PARTITION: asked})
 
 
 def test_brokers_are_asked_once_even_when_the_time_is_up() -> None:

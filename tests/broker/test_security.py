@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,12 +136,9 @@ def test_auto_needs_read_on_the_metadata_topic_and_says_so(
             with pytest.raises(BrokerAuthorizationError, match="topic __remote_log_metadata"):
                 open_log_source(parse_options({**given, **fallback}, streaming=False))
     options = parse_options({**given, "remote.fallback": "broker"}, streaming=False)
-    tier = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as tier:
         assert (tier.locator.name if tier.locator else None) == locator
         splits = plan_splits({PARTITION: OffsetRange(0, 3)}, tier.locator, split_bytes=options.split_bytes)
-    finally:
-        tier.close()
     assert sum(rows.num_rows for split in splits for rows in read_split(split, options)) == 3
     said = "__remote_log_metadata cannot be read: " in caplog.text
     assert said == ("grant READ on the topic" in caplog.text) == (locator is None)

@@ -40,10 +40,8 @@ SAID = (
 def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Options to read the topics `quick` and `slow`, of ten records each in a closed segment and one more."""
     folder = tmp_path_factory.mktemp("kafka-4.4")
-    broker = KafkaBroker(folder / "broker", folder / "tier", jars="kafka-4.4")
-    broker.start()
     now_ms = time.time_ns() // 1_000_000
-    try:
+    with KafkaBroker(folder / "broker", folder / "tier", jars="kafka-4.4") as broker:
         create_tiered_topic(broker, "quick")
         create_tiered_topic(broker, "slow", config=WAITS)
         with RawProducer(broker) as producer:
@@ -58,8 +56,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         }  # fmt: skip
         for topic in ("quick", "slow"):
             assert [row.key for row in read_topic(broker, topic)] == KEYS
-    finally:
-        broker.stop()
 
 
 def splits(given: dict[str, str]) -> list[Split]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -73,19 +74,20 @@ def test_a_metrics_file_that_cannot_be_written_is_refused_before_the_start(
     assert "--metrics-file" in ended.output
 
 
+@pytest.mark.parametrize(("stopped_by", "code"), [(0, 1), (signal.SIGTERM, 143)])
 def test_a_metrics_file_that_cannot_be_written_in_the_end_is_an_error_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_by: int, code: int
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
 
     def run(*_: object) -> Outcome:
         folder.rmdir()
-        return Outcome()
+        return Outcome(stopped_by=stopped_by)
 
     monkeypatch.setattr(ingest_run, "run", run)
     ended = CliRunner().invoke(app, ["ingest", "--metrics-file", str(folder / "metrics.json")])
-    assert (ended.exit_code, type(ended.exception)) == (1, SystemExit)
+    assert (ended.exit_code, type(ended.exception)) == (code, SystemExit)
 
 
 @pytest.mark.stack

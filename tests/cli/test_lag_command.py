@@ -37,6 +37,13 @@ def test_a_query_over_an_archive_is_behind_by_what_it_has_not_read(tmp_path: Pat
     assert found["total"]["lag_offsets"] == first["lag_offsets"] + second["lag_offsets"]
 
 
+def test_a_query_that_has_read_further_than_the_log_goes_is_not_said_to_be_behind_by_nothing(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "c", 0, f'{{"{TOPIC}":{{"0":999999}}}}')
+    ended = run("lag", archive_options(PLAIN), "--checkpoint", str(checkpoint))
+    assert ended.exit_code == 0
+    assert f"{TOPIC}-0: the query has read up to offset 999,999, but the log ends at" in ended.stdout
+
+
 def test_a_checkpoint_in_s3_is_reached_by_what_spark_submit_is_given(lake: VersityGateway, tmp_path: Path) -> None:
     lake.client().create_bucket(Bucket="lake")
     write_checkpoint(lake.base_dir / "lake" / "c", 4, f'{{"{TOPIC}":{{"0":1}}}}')

@@ -243,6 +243,7 @@ def test_doctor_lists_the_settings_with_their_origins_and_without_secrets(
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter5")
     monkeypatch.setenv("HTTPS_PROXY", "http://me:hunter6@proxy:3128")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://me:{'hunter9' * 50}@collector")
     conf = tmp_path / "spark.conf"
     conf.write_text("spark.hadoop.fs.s3a.endpoint=http://me:hunter7@one\nspark.hadoop.fs.s3a.secret.key=hunter8\n")
     more = [f"kafka.own{number}={'x' * 100}" for number in range(100)]
@@ -259,6 +260,7 @@ def test_doctor_lists_the_settings_with_their_origins_and_without_secrets(
         f"spark.hadoop.fs.s3a.secret.key=(hidden) ({conf}, line 2); "
         "spark.master=local[1] (--spark-conf)"
     )
-    assert {"AWS_REGION=eu-west-1", "AWS_SECRET_ACCESS_KEY=(hidden)", "HTTPS_PROXY=(hidden)"} <= set(
+    hidden = ("AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    assert {"AWS_REGION=eu-west-1", *(f"{name}=(hidden)" for name in hidden)} <= set(
         found["environment variables"].split("; ")
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,23 +12,10 @@ from tests.archives import PLAIN, TRANSFORMED, archive_options, planned
 from tests.cli.running import job_settings, report, run
 from tests.reading import tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
+from tests.tasks import read
 from tiered_stream.cli import app
-from tiered_stream.model import Split
-from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
-from tiered_stream.read.split_reader import SplitReader
-
-
-def read(splits: Iterable[Split], options: Mapping[str, str]) -> ReadMetrics:
-    """What it takes to read them."""
-    total = ReadMetrics()
-    for split in splits:
-        reader = SplitReader(split, parse_options(options, streaming=False))
-        for _ in reader.batches():
-            pass
-        total.add(reader.metrics)
-    return total
 
 
 @pytest.mark.parametrize("name", [PLAIN, TRANSFORMED])
@@ -36,7 +23,7 @@ def read(splits: Iterable[Split], options: Mapping[str, str]) -> ReadMetrics:
 def test_it_says_what_the_read_then_takes(name: str, given: Mapping[str, str]) -> None:
     options = archive_options(name, given)
     total, splits = report("plan", options)["total"], planned(options)
-    metrics = read(splits, options)
+    _, metrics = read(splits, parse_options(options, streaming=False))
     assert total["splits"] == len(splits)
     assert total["segments"] == len({part.segment.segment_id for split in splits for part in split.locations})
     assert (total["storage_bytes"], total["gets"]) == (metrics.remote_fetch_bytes, metrics.remote_fetch_requests)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 from typer.testing import CliRunner
 
+from tests.local_http import Answer, LocalHttp, respond
 from tiered_stream.cli import app
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.landed_rows import LandedRows
@@ -89,8 +91,8 @@ def test_a_driver_without_queries_says_so(driver: tuple[str, QueryMetrics]) -> N
 def test_where_nobody_answers_one_line_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-    code, shown = watch(address, "--once")
-    assert (code, len(shown.splitlines())) == (1, 1) and address in shown
+    code, shown = watch(f"http://me:hunter2@{address}", "--once")
+    assert (code, len(shown.splitlines())) == (1, 1) and address in shown and "hunter2" not in shown
     assert ": HTTPConnection(" in shown  # urllib3's name of it
 
 
@@ -101,7 +103,25 @@ def test_another_server_is_no_driver() -> None:
     assert code == 1 and "404" in shown
 
 
-@pytest.mark.parametrize("address", ["ftp://driver", "http://", ""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'a{query="b",\t="c"} 1\n',
+        b'a{query="b"} 1' + b"0" * 400 + b"\n",
+        b'a{query="' + b'\\"' * (1 << 20) + b'"} 1\n',
+    ],
+)
+def test_a_response_that_is_no_metrics_is_one_error_soon(body: bytes) -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            respond(self, Answer(200, body))
+
+    with LocalHttp(Stranger) as server:
+        code, shown = watch(server.url, "--once")
+    assert (code, len(shown.splitlines())) == (1, 1) and f"{server.url}/metrics returns no metrics" in shown
+
+
+@pytest.mark.parametrize("address", ["ftp://driver", "http://", "", "[::1:9090"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     code, shown = watch(address, "--once")
     assert code == 2 and "not a host:port" in shown

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.contract.contract_rows import ROWS
+from tests.rigs.tables import markdown
 from tests.values.differences import DIFFERENCES
 
 TESTS = Path(__file__).parents[1]
@@ -43,19 +44,17 @@ def marked(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def _rows() -> str:
     tests = proofs()
-    lines = ["| Row | Spark's `kafka` source | `tiered_stream` | Tests |", "|---|---|---|---|"]
+    lines = []
     for row in ROWS:
         ours = f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
         named = "<br>".join(f"`{test}`" for test in tests.get(row.key, ()))
-        lines.append(f"| {row.key} | {row.does} | {ours} | {named} |")
-    return "\n".join(lines) + "\n"
+        lines.append((row.key, row.does, ours, named))
+    return markdown(("Row", "Spark's `kafka` source", "`tiered_stream`", "Tests"), lines)
 
 
 def _values() -> str:
-    lines = ["| Option | Value | Spark's `kafka` source | `tiered_stream` | Why |", "|---|---|---|---|---|"]
-    for each in DIFFERENCES:
-        lines.append(f"| `{each.option}` | {each.value} | {each.spark} | {each.ours} | {each.why} |")
-    return "\n".join(lines) + "\n"
+    rows = ((f"`{each.option}`", each.value, each.spark, each.ours, each.why) for each in DIFFERENCES)
+    return markdown(("Option", "Value", "Spark's `kafka` source", "`tiered_stream`", "Why"), rows)
 
 
 TABLES = {"rows": _rows, "values": _values}

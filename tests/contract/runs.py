@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import orjson
+from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.reading import stream
+from tests.reading import batch, stream
 from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
 
 Found = list[tuple[int, int]]
 
@@ -38,7 +40,13 @@ class Runs:
         return sorted(row for rows in self.batches for row in rows)
 
 
+def found(spark: SparkSession, given: Mapping[str, str], source: str = "tiered_stream") -> Found:
+    """Return the rows of a batch query, in order."""
+    return sorted((row[0], row[1]) for row in batch(spark, given, source).select("partition", "offset").collect())
+
+
 def rows(*ranges: range) -> Found:
+    """Return these rows of partition 0, of partition 1, and so on."""
     return [(partition, offset) for partition, offsets in enumerate(ranges) for offset in offsets]
 
 
@@ -48,3 +56,8 @@ def by_partition(topic: str, *numbers: int) -> str:
 
 def at(*times: int) -> list[Record]:
     return [Record(value=b"v", timestamp_ms=time) for time in times]
+
+
+def delete_before(stack: TieredStack, topic: str, offset: int, partition: int = 0) -> None:
+    with stack.broker.admin() as admin:
+        admin.delete_records({TopicPartition(topic, partition): offset})

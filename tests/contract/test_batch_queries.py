@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.contract.runs import Found, by_partition, rows
+from tests.contract.runs import by_partition, found, rows
 from tests.reading import batch, fill, options, records
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.rows import Record
@@ -27,10 +27,6 @@ def bounds(stack: TieredStack) -> Mapping[str, str]:
 
 
 at = partial(by_partition, TOPIC)
-
-
-def found(spark: SparkSession, given: Mapping[str, str], source: str = "tiered_stream") -> Found:
-    return sorted((row[0], row[1]) for row in batch(spark, given, source).select("partition", "offset").collect())
 
 
 REFUSED = (

@@ -4,6 +4,7 @@ import pytest
 
 from tests.contract.contract_rows import ROWS, Verdict
 from tests.contract.proofs import PAGE, TABLES, marked, proofs
+from tests.docs.docs_tables import with_table
 
 
 def test_every_row_stands_there_once() -> None:
@@ -29,8 +30,7 @@ def test_marks_name_rows_that_are_there() -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_is_not_stale(name: str) -> None:
     text = PAGE.read_text("utf-8")
-    between = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
-    assert between == TABLES[name](), "write it anew with `python -m tests.contract`"
+    assert text == with_table(text, name, TABLES[name]()), "write it anew with `python -m tests.contract`"
 
 
 def test_a_row_loses_its_test_with_the_mark() -> None:

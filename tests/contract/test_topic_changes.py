@@ -7,11 +7,10 @@ from pathlib import Path
 
 import orjson
 import pytest
-from kafka import TopicPartition as KafkaTopicPartition
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.contract.runs import Found, Runs, by_partition, rows
+from tests.contract.runs import Found, Runs, by_partition, delete_before, rows
 from tests.reading import batch, fill, options, records, stream
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import produce_batch
@@ -33,11 +32,6 @@ def lands(runs: Runs, given: dict[str, str], condition: str, otherwise: Found) -
             runs.land(given)
     else:
         assert runs.land(given) == otherwise
-
-
-def delete_before(stack: TieredStack, topic: str, offset: int, partition: int) -> None:
-    with stack.broker.admin() as admin:
-        admin.delete_records({KafkaTopicPartition(topic, partition): offset})
 
 
 def first_landed(stack: TieredStack, runs: Runs, topic: str, count: int, given: dict[str, str]) -> dict[str, str]:
@@ -123,7 +117,7 @@ def test_the_log_start_passes_what_a_stream_was_to_read_next(
 ) -> None:
     given = first_landed(stack, runs, topic, 3, {"failOnDataLoss": policy})
     produce_batch(stack.broker, topic, records(5))
-    delete_before(stack, topic, 6, 0)
+    delete_before(stack, topic, 6)
     lands(runs, given, "COULD_NOT_READ_OFFSET_RANGE", rows(range(6, 8)))
 
 
@@ -133,7 +127,7 @@ def test_a_batch_query_reaches_out_of_the_log(
     stack: TieredStack, spark: SparkSession, topic: str, policy: str, source: str
 ) -> None:
     fill(stack, topic, records(6))
-    delete_before(stack, topic, 2, 0)
+    delete_before(stack, topic, 2)
     patient = {"kafkaConsumer.pollTimeoutMs": "20000", "failOnDataLoss": policy}
     for bounds in ({"startingOffsets": by_partition(topic, 0)}, {"endingOffsets": by_partition(topic, 9)}):
         frame = batch(spark, options(stack, topic, {**patient, **bounds}), source)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tests.archives import planned
 from tests.golden import NAMES, golden
 from tests.storage.golden_aiven import KEY_PREFIX
 from tests.tier.topics import topic_options
-from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
@@ -44,11 +43,10 @@ def options(topics: str = ODD, given: Mapping[str, str] | None = None) -> dict[s
 
 def copy_segments(put: Callable[[str, bytes], object]) -> None:
     """Put the segments of `ODD` into another store, by their keys."""
-    source = golden(PLAIN).bucket
-    for topic in ODD.split(","):
-        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
-            if file.is_file():
-                put(file.relative_to(source).as_posix(), file.read_bytes())
+    folders = tuple(f"{KEY_PREFIX[PLAIN]}{topic}-" for topic in ODD.split(","))
+    for key, data in golden(PLAIN).objects():
+        if key.startswith(folders):
+            put(key, data)
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -60,13 +58,9 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 def everything(topics: str = ODD) -> pa.Table:
     """All records of the topics, read without Spark."""
-    parsed = parse_options(options(topics), streaming=False)
-    tier = open_log_source(parsed)
-    try:
-        splits = plan_batch(parsed, tier)
-    finally:
-        tier.close()
-    batches = [batch for split in splits for batch in read_split(split, parsed)]
+    given = options(topics)
+    parsed = parse_options(given, streaming=False)
+    batches = [batch for split in planned(given) for batch in read_split(split, parsed)]
     return in_order(pa.Table.from_batches(batches))
 
 

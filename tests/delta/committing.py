@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
@@ -23,7 +24,7 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folder import DataFolder, UploadThreads
-from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.model import TopicPartition
 
 QUERY = "3c1e0fd4-0000-4000-8000-6a1c4c0f2b11"
@@ -51,6 +52,16 @@ def put(folder: DataFolder, files: Mapping[str, bytes]) -> None:
         file = folder.open(path)
         file.write(content)
         folder.finish(path, file)
+
+
+def upload_error(files: TableSpec, content: bytes = b"content") -> str:
+    """Return the error of an upload of the file `part-0`, which fails."""
+    folder = open_data_folder(files, UploadThreads())
+    put(folder, {"part-0": content})
+    with pytest.raises(OSError, match="part-0 ") as caught:
+        folder.wait()
+    folder.close()
+    return str(caught.value)
 
 
 def commit_by_two_writers(files: TableSpec) -> None:

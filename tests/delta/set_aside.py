@@ -84,6 +84,3 @@ def damage(table: Path, ignored: str) -> None:
     for path in table.glob("*.parquet"):
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         path.write_bytes(b"PAR1 garbage PAR1") if ignored == "ignoreCorruptFiles" else path.unlink()
-
-
-# X

@@ -15,7 +15,9 @@ from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as sql
 
 from tests.delta import toasted_rows
+from tests.delta.set_aside import damage
 from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTransaction
@@ -324,20 +326,13 @@ def test_no_setting_of_the_session_lets_a_merge_leave_out_staged_rows(
     commit = merge.commit
 
     def commit_without_the_file(self: Any, batch: Any) -> int:
-        (file,) = batch.files
-        path = latest.table / file.path
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        path.write_bytes(b"PAR1 garbage PAR1") if ignored == "ignoreCorruptFiles" else path.unlink()
+        damage(latest.table / STAGED_FOLDER, ignored)
         version: int = commit(self, batch)
         return version
 
     monkeypatch.setattr(merge, "commit", commit_without_the_file)
-    spark.conf.set(f"spark.sql.files.{ignored}", "true")
-    try:
-        with pytest.raises(StreamingQueryException):
-            latest.run(DEBEZIUM)
-    finally:
-        spark.conf.unset(f"spark.sql.files.{ignored}")
+    with configured(spark, {f"spark.sql.files.{ignored}": "true"}), pytest.raises(StreamingQueryException):
+        latest.run(DEBEZIUM)
     assert [row["operation"] for row in latest.history()].count("MERGE") == 0
 
 

@@ -26,7 +26,6 @@ from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 
-HADOOP = "org.apache.hadoop.fs.s3a"
 # Hadoop keeps one file system a bucket and process, whatever is set later: each test has a bucket of its own.
 
 
@@ -88,19 +87,16 @@ def test_a_table_whose_objects_have_a_key_of_ones_own_is_landed_and_read(
 ) -> None:
     bucket = f"own-key-{commit}"
     lake.client().create_bucket(Bucket=bucket)
-    (port,) = free_ports(1)
-    front = HttpFront(port, lake.port, CustomerKeyHandler)
-    front.start()
-    encryption = {"encryption_algorithm": "SSE-C", "encryption_key": KEY, "endpoint": f"http://127.0.0.1:{port}"}
+    front = HttpFront(free_ports(1)[0], lake.port, CustomerKeyHandler)
+    encryption = {"encryption_algorithm": "SSE-C", "encryption_key": KEY, "endpoint": front.endpoint}
     table, given = f"s3a://{bucket}/orders", options(given={"ingest.commit": commit})
-    with configured(spark, s3a(lake, bucket, **encryption)):
+    with front, configured(spark, s3a(lake, bucket, **encryption)):
         landing = plan_query(spark, options=given, table=table, run=QueryRun(str(tmp_path / "checkpoint")))
         query = landing.start()
         query.awaitTermination()
         assert spark.read.format("delta").load(table).count() == everything(ODD).num_rows
     assert landing.lane is Lane.DIRECT
     assert KEY not in query._jsq.explainInternal(True)
-    front.stop()
 
 
 @pytest.mark.slow
@@ -109,11 +105,9 @@ def test_a_server_without_newer_checksums_and_starts_of_listings_loses_nothing(
 ) -> None:
     fronts = {server: HttpFront(free_ports(1)[0], server.port, older(server)) for server in (lake, tier)}
     lake.client().create_bucket(Bucket="older")
-    for front in fronts.values():
-        front.start()
     given = segments(tier, "older") | {"maxOffsetsPerTrigger": "1500"}
     given["remote.storage.s3.endpoint.url"] = fronts[tier].endpoint
-    with configured(spark, s3a(lake, "older", endpoint=fronts[lake].endpoint)):
+    with fronts[lake], fronts[tier], configured(spark, s3a(lake, "older", endpoint=fronts[lake].endpoint)):
         table = "s3a://older/orders"
         query = land(spark, options=given, table=table, checkpoint="s3a://older/checkpoint", lane="direct")
         query.awaitTermination()
@@ -124,8 +118,6 @@ def test_a_server_without_newer_checksums_and_starts_of_listings_loses_nothing(
         with pytest.raises(StreamingQueryException, match=r"may ignore start-after .*: set ingest.commit=spark"):
             query.awaitTermination()
     assert in_order(committing.table(in_s3(lake, "s3://older/orders")).to_pyarrow_table()).equals(everything(ODD))
-    for front in fronts.values():
-        front.stop()
 
 
 @pytest.mark.parametrize("lane", ["auto", "direct", "spark"])

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.test_typed_tables import Typed
 from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import verify
 from tiered_stream.errors import ConfigurationError
@@ -114,12 +115,8 @@ def test_two_quotes_in_a_text_are_refused_if_a_setting_of_the_session_gives_them
     spark: SparkSession, tmp_path: Path
 ) -> None:
     setting, sql = "spark.sql.legacy.consecutiveStringLiterals.enabled", Sql(spark, tmp_path, "spark")
-    spark.conf.set(setting, "true")
-    try:
-        with pytest.raises(ConfigurationError, match=f"{setting}=false"):
-            sql.land(**{"ingest.where": "kind = 'it''s'"})
-    finally:
-        spark.conf.unset(setting)
+    with configured(spark, {setting: "true"}), pytest.raises(ConfigurationError, match=f"{setting}=false"):
+        sql.land(**{"ingest.where": "kind = 'it''s'"})
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conf.pack import build_wheel, copy_packages
+from tests.cli.running import words
 from tests.delta.archive import ODD, everything, options
 from tests.gateway.running import INSTALLED, RunningGateway
 from tests.rigs.stack.bulk import produce_bulk
@@ -54,8 +55,7 @@ def test_topics_are_scanned(python: Path) -> None:
 
 
 def test_records_are_printed(python: Path) -> None:
-    given = [text for name, value in options(ODD).items() for text in ("--option", f"{name}={value}")]
-    lines = run(python, "-m", "tiered_stream", "cat", *given, "--format", r"%o\n").splitlines()
+    lines = run(python, "-m", "tiered_stream", "cat", *words(options(ODD)), "--format", r"%o\n").splitlines()
     assert len(lines) == everything(ODD).num_rows
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.docs.docs_tables import DOCS
-from tests.test_structure import modules
+from tests.test_structure import nodes_of_modules
 from tiered_stream import errors
 from tiered_stream.errors import StorageError, TieredStreamError
 
@@ -84,8 +84,8 @@ def _messages() -> dict[str, dict[str, list[str]]]:
     """Return all messages in the code, by class and by the module or package that has them."""
     names = {each.__name__ for each in classes()}
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for path, tree in modules().items():
-        for node in ast.walk(tree):
+    for path, nodes in nodes_of_modules().items():
+        for node in nodes:
             if isinstance(node, ast.Call) and (name := _called(node.func)) in names and node.args:
                 text = _HOLES.sub(HOLE, " ".join(_text(node.args[0]).replace("`", "'").split()))
                 place = found[name][Path(path).parts[0].removesuffix(".py")]

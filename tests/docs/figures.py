@@ -16,6 +16,7 @@ from typing import Any
 from tests.docs.docs_tables import DOCS, with_table
 from tests.rigs.bench.figures import Row, Spread
 from tests.rigs.stack.build import ROOT
+from tests.rigs.tables import markdown
 from tests.svg import LEFT, page, text
 
 README, FIGURES_PAGE, PICTURE = ROOT / "README.md", DOCS / "figures.md", DOCS / "figures.svg"
@@ -23,11 +24,8 @@ REPORT = ROOT / "build" / "bench.json"
 KEPT = DOCS / "bench.json"
 """Report of the run whose figures the pages have."""
 _KAFKA = "kafka, 16 MiB fetches"
-_WAYS_HEADER = "| Way to use it | `tiered_stream` | Spark's `kafka` source | `kafka` takes |\n|---|---|---|---|\n"
-_ROWS_HEADER = (
-    "| Workload | Measured | Takes | Compared with | Takes | Times as long | Core seconds, and more |\n"
-    "|---|---|---|---|---|---|---|\n"
-)
+_WAYS_TITLES = ("Way to use it", "`tiered_stream`", "Spark's `kafka` source", "`kafka` takes")
+_ROWS_TITLES = ("Workload", "Measured", "Takes", "Compared with", "Takes", "Times as long", "Core seconds, and more")
 _NOT_SECONDS = (", MiB", ", ms", ", core seconds")
 """In the names of workloads whose figures are not seconds."""
 
@@ -116,8 +114,8 @@ def _ways(report: Report) -> str:
     for way in WAYS:
         row = report.row(way)
         takes = f"{row.ratio.median:.1f} times as long"
-        lines.append(f"| {way.said} | {_median(row.seconds)} s | {_median(row.against_seconds)} s | {takes} |\n")
-    return _WAYS_HEADER + "".join(lines)
+        lines.append((way.said, f"{_median(row.seconds)} s", f"{_median(row.against_seconds)} s", takes))
+    return markdown(_WAYS_TITLES, lines)
 
 
 def _run(machine: Mapping[str, Any]) -> str:
@@ -131,19 +129,17 @@ def _run(machine: Mapping[str, Any]) -> str:
 
 
 def _section(rows: Sequence[Row], begins: tuple[str, ...]) -> str:
-    lines = [_line(row) for row in rows if row.workload.startswith(begins)]
-    return _ROWS_HEADER + "".join(lines)
+    return markdown(_ROWS_TITLES, (_cells(row) for row in rows if row.workload.startswith(begins)))
 
 
-def _line(row: Row) -> str:
+def _cells(row: Row) -> Sequence[str]:
     unit = "" if any(each in row.workload for each in _NOT_SECONDS) else " s"
     spent = ", ".join(f"{who} {seconds:g}" for who, seconds in row.core_seconds.items())
     more = "; ".join(f"{name} {_number(value)}" for name, value in row.more.items())
-    cells = (
+    return (
         row.workload, row.subject, _spread(row.seconds, unit), row.against, _spread(row.against_seconds, unit),
         _spread(row.ratio), ". ".join(filter(None, (spent, more))),
     )  # fmt: skip
-    return f"| {' | '.join(cells)} |\n"
 
 
 def _spread(spread: Spread, unit: str = "") -> str:

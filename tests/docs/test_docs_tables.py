@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.docs_tables import DOCS, tables
+from tests.docs.docs_tables import DOCS, tables, with_table
 
 
 @pytest.mark.parametrize("page,name", tables())
 def test_the_page_holds_exactly_the_table(page: str, name: str) -> None:
     text = (DOCS / page).read_text("utf-8")
-    between = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
-    assert between == tables()[page, name], "write it anew with `python -m tests.docs.docs_tables`"
+    assert text == with_table(text, name, tables()[page, name]), "write it anew with `python -m tests.docs.docs_tables`"

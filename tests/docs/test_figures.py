@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.docs_tables import with_table
 from tests.docs.figures import (
     FIGURES_PAGE,
     KEPT,
@@ -40,17 +41,14 @@ def a_report(leave_out: int = 0) -> Report:
     return Report({"before": ran, "after": ran, "commit": "abc", "runs": 3}, rows)
 
 
-def between_markers(page: Path, name: str) -> str:
-    return page.read_text("utf-8").partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
-
-
 def test_the_readme_has_at_most_180_lines() -> None:
     assert len(README.read_text("utf-8").splitlines()) <= 180
 
 
 def test_the_pages_have_the_tables_of_the_run_that_is_kept(kept: Report) -> None:
     for (page, name), table in tables(kept).items():
-        assert between_markers(page, name) == table, WRITE
+        text = page.read_text("utf-8")
+        assert text == with_table(text, name, table), WRITE
 
 
 def test_the_picture_is_that_of_the_run_that_is_kept(kept: Report) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from tests.docs.docs_tables import DOCS
-from tests.test_structure import modules
+from tests.test_structure import nodes_of_modules
 
 OF_OTHER_PROGRAMS_OR_VALUES = (
     "DATA_SOURCE", "No module named", "PYTHON_VERSION", "is not a valid Spark SQL", "Hostname mismatch", "IP address",
@@ -36,7 +36,7 @@ def parts(text: str) -> list[list[str]]:
 @cache
 def known() -> frozenset[tuple[str, ...]]:
     """Each word, and each two words that follow each other, of all texts with a blank but docstrings."""
-    nodes = [node for tree in modules().values() for node in ast.walk(tree)]
+    nodes = [node for nodes in nodes_of_modules().values() for node in nodes]
     docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
     constants = [node for node in nodes if isinstance(node, ast.Constant) and node not in docstrings]
     texts = [node.value for node in constants if isinstance(node.value, str) and " " in node.value]

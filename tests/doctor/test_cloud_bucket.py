@@ -5,17 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.delta.clouds import Cloud, azure, google, keys
+from tests.delta.clouds import Cloud, keys
 from tiered_stream.doctor.cloud_bucket import list_folder, write_object
 from tiered_stream.errors import StorageAccessError, StorageError
-
-
-@pytest.fixture(
-    params=[pytest.param("azurite", marks=pytest.mark.stack), pytest.param("fake_gcs", marks=pytest.mark.stack)]
-)
-def cloud(request: pytest.FixtureRequest) -> Cloud:
-    server = request.getfixturevalue(request.param)
-    return azure(server) if request.param == "azurite" else google(server)
 
 
 def test_a_folder_that_can_be_listed_and_written_is_found_good(cloud: Cloud, tmp_path: Path) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import cast
+from uuid import UUID
 
+import orjson
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.inspection.test_query_checkpoint import write_checkpoint
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
@@ -20,12 +26,17 @@ from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.doctor.table_checks import (
     Checkpoint,
     _check_connector,
+    _check_positions,
     _check_table_fits,
     _reach_table,
+    _read_checkpoint,
     _written,
     check_landed,
 )
-from tiered_stream.locate.log_source import LogSource
+from tiered_stream.errors import DataLossError
+from tiered_stream.locate.log_source import LogSource, open_log_source
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.offset_json import LastOffsets, Notes, StreamOffsets
 from tiered_stream.options.parsing import parse_options
 
 READ = {"kafka.bootstrap.servers": "a:1", "subscribe": "x"}
@@ -80,3 +91,21 @@ def test_a_store_without_conditional_puts_is_a_fault_where_deltalake_commits(com
     (finding,) = examination.findings
     assert (finding.status, "ingest.commit=spark" in finding.fix) == (status, True)
     assert "If-None-Match is not honoured" in finding.found
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_topic_that_was_created_again_is_found_although_it_is_long_enough(tmp_path: Path, known: bool) -> None:
+    write_topic(tmp_path / "bucket", "orders", [[Record(b"k", b"v")] * 9])
+    options = parse_options(topic_options(tmp_path / "bucket", "orders"), streaming=True)
+    partition = TopicPartition("orders", 0)
+    ids = {"orders": UUID(int=9)} if known else {}
+    ends = LastOffsets().to_dict(StreamOffsets({partition: 5}, Notes(start={partition: 0}, topic_ids=ids)))
+    checkpoint = write_checkpoint(tmp_path / "c", 0, orjson.dumps(ends).decode())
+    job = Job(options, {}, ())
+    continued = _read_checkpoint(job, str(checkpoint), SparkConf({}, None)).value
+    with closing(open_log_source(options)) as source:
+        if known:
+            with pytest.raises(DataLossError, match="orders was deleted and made again"):
+                _check_positions(job, continued, source)
+        else:
+            assert "4 offsets are to be read" in _check_positions(job, continued, source).description

@@ -8,6 +8,7 @@ import fcntl
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +21,7 @@ import pytest
 from tests.archives import COMMITTED, PLAIN, archive_options, arrow_rows, consumed
 from tests.broker.responses import DescribedTopic, metadata_response
 from tests.cli.running import run
+from tests.cli.test_cat_command import expected
 from tests.rigs.stack.rows import Record, Row
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import scan
@@ -28,6 +30,8 @@ from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, source_op
 from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.export import file_formats
 from tiered_stream.export.export_plan import plan_export
+from tiered_stream.export.file_formats import FileFormat
+from tiered_stream.export.run_export import ExportArguments, export
 from tiered_stream.export.target_files import MANIFEST, ExportFolder, new_file
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.positions import TimeRange
@@ -46,10 +50,6 @@ def exported(into: Path | str, *arguments: str, given: Mapping[str, str] | None 
 
 def rows_of(file: Path) -> list[Row]:
     return [row for batch in pq.read_table(file).to_batches() for row in arrow_rows(batch)]
-
-
-def expected() -> list[tuple[TopicPartition, Row]]:
-    return [(partition, row) for partition, rows in sorted(consumed(PLAIN, COMMITTED).items()) for row in rows]
 
 
 def test_parquet_and_arrow_have_the_rows_of_a_scan_in_its_order(tmp_path: Path) -> None:
@@ -125,15 +125,20 @@ def test_a_target_whose_name_is_too_long_is_refused(tmp_path: Path, name: str) -
     assert "--into" in output and "too long" in output
 
 
+def stop_before(file: Path) -> None:
+    """Leave the folder of a finished export as if the export had been stopped before this file was complete."""
+    file.unlink()
+    manifest = file.with_name(MANIFEST)
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "finished": False}))
+
+
 def test_a_stopped_export_into_a_folder_goes_on_without_the_files_that_are_complete(tmp_path: Path) -> None:
     folder = tmp_path / "all"
     exported(folder)
-    manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps({**manifest, "finished": False}))
     files = sorted(folder.glob("*.parquet"))
     complete, lost = files[:-1], files[-1]
     before = lost.read_bytes()
-    lost.unlink()
+    stop_before(lost)
     for file in complete:
         file.write_bytes(b"complete")
 
@@ -141,6 +146,21 @@ def test_a_stopped_export_into_a_folder_goes_on_without_the_files_that_are_compl
     assert lost.read_bytes() == before
     assert {file.read_bytes() for file in complete} == {b"complete"}
     assert "has finished before" in exported(folder)
+
+
+def test_a_stopped_export_goes_on_with_the_times_that_it_began_with(tmp_path: Path) -> None:
+    """The same texts may mean other times when the export goes on."""
+    records = [Record(None, b"v", (), 1_000 + at) for at in range(10)]
+    write_topic(tmp_path / "bucket", "timed", [records, records])
+    arguments = ExportArguments(
+        settings=topic_options(tmp_path / "bucket", "timed"), into=tmp_path / "rows", is_folder=True,
+        file_format=FileFormat.of("jsonl"), times=TimeRange(1_002), time_texts=("-3h", None), exact=True,
+    )  # fmt: skip
+    export(arguments, lambda line: None)
+    files = [tmp_path / "rows" / f"timed-{partition}.jsonl" for partition in range(2)]
+    stop_before(files[1])
+    export(replace(arguments, times=TimeRange(1_005)), lambda line: None)
+    assert [len(file.read_bytes().splitlines()) for file in files] == [8, 8]
 
 
 def test_a_folder_of_another_export_is_refused_unless_it_is_overwritten(tmp_path: Path) -> None:
@@ -262,6 +282,16 @@ def test_two_exports_do_not_write_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "all.parquet").read_bytes() == b"first"
 
 
+def test_two_exports_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    with ExportFolder(folder).locked(None):
+        assert "another export writes" in exported(folder, code=2)
+    exported(folder)
+    assert not list(folder.glob(".*"))
+    with pytest.raises(ConfigurationError, match="another export writes"), ExportFolder(folder).locked(None):
+        pass  # it was planned before the other export began
+
+
 def test_a_file_that_another_export_completes_before_the_lock_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +323,11 @@ def test_a_topics_name_from_a_broker_leads_to_no_file_outside_the_folder(topic: 
         read_topics(metadata_response(described, {1: ("scripted", 1)}))
 
 
-@pytest.mark.parametrize("planted", [*({"endOffsets": {topic: {"0": 5}}} for topic in OUTSIDE), {"format": "/../x"}])
+@pytest.mark.parametrize(
+    "planted",
+    [*({"endOffsets": {topic: {"0": 5}}} for topic in OUTSIDE), {"format": "/../x"}, {"arguments": {}},
+     {"arguments": {"settings": []}}],
+)  # fmt: skip
 def test_overwrite_deletes_nothing_that_a_planted_manifest_names(tmp_path: Path, planted: dict[str, Any]) -> None:
     target, other = tmp_path / "target", tmp_path / "outside" / "x-0.parquet"
     exported(target, "--format", "parquet")

@@ -34,6 +34,14 @@ def landed(values: Sequence[bytes | None], **settings: str) -> tuple[list[dict[s
     return written.to_pylist(), {each["offset"]: each["reason"] for each in dead}
 
 
+def row_of(column: pa.Array, at: int) -> Any:
+    """Return a value of a column as `comparable` does."""
+    try:
+        return comparable(column[at].as_py())
+    except OverflowError:
+        return "a time that Python cannot tell"
+
+
 def comparable(found: Any) -> Any:
     """Return a value in which maps have no order, NaN is itself, and 0.0 is not -0.0."""
     if isinstance(found, dict):

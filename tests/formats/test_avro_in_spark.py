@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.avro.functions import from_avro
 
 from tests.formats.avro_cases import Schemas, avro_decoder, encoded, value
-from tests.formats.landed import comparable
+from tests.formats.landed import row_of
 from tests.rigs.fuzz.mutation import spoiled
 
 pytestmark = pytest.mark.stack
@@ -30,13 +30,6 @@ def by_spark(spark: SparkSession, schema: Any, values: list[bytes]) -> pa.Array:
     rows = spark.createDataFrame(list(enumerate(values)), "at int, value binary").repartition(1)
     decoded = rows.select("at", from_avro("value", json.dumps(schema), {"mode": "PERMISSIVE"}).alias("v")).orderBy("at")
     return decoded.toArrow()["v"].combine_chunks()
-
-
-def row(column: pa.Array, at: int) -> Any:
-    try:
-        return comparable(column[at].as_py())
-    except OverflowError:
-        return "a time that Python cannot tell"
 
 
 def is_null(row: Any) -> bool:
@@ -55,6 +48,6 @@ def test_values_and_types_are_those_of_from_avro(spark: SparkSession, seed: int)
     assert not {row for row in ours.reasons if row < VALUES}
     for at in range(len(values)):
         if at not in ours.reasons:
-            assert row(ours.column, at) == row(theirs, at)
+            assert row_of(ours.column, at) == row_of(theirs, at)
         elif not any(each in ours.reasons[at] for each in TAKEN_BY_SPARK):
-            assert is_null(row(theirs, at)), ours.reasons[at]
+            assert is_null(row_of(theirs, at)), ours.reasons[at]

@@ -1,20 +1,13 @@
-"""Topics read through a gateway as a query's tasks read them, without Spark."""
+"""Options to read a topic through a gateway, and what becomes of its signed URLs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 
-from tests.archives import arrow_rows
 from tests.gateway.running import RunningGateway
-from tests.rigs.stack.rows import Row
-from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split
-from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.plan.batch import plan_batch
-from tiered_stream.read.split_reader import SplitReader
 
 
 def options(gateway: RunningGateway, topic: str, given: Mapping[str, str] | None = None) -> Options:
@@ -26,23 +19,6 @@ def options(gateway: RunningGateway, topic: str, given: Mapping[str, str] | None
         "includeHeaders": "true",
     }
     return parse_options({**reading, **(given or {})}, streaming=False)
-
-
-def plan(asked: Options) -> list[Split]:
-    with closing(open_log_source(asked)) as tier:
-        return plan_batch(asked, tier)
-
-
-def read(splits: Sequence[Split], asked: Options) -> tuple[list[Row], ReadMetrics]:
-    """The rows by partition and offset, and what they cost."""
-    rows: list[Row] = []
-    metrics = ReadMetrics()
-    for split in splits:
-        reader = SplitReader(split, asked)
-        for batch in reader.batches():
-            rows += arrow_rows(batch)
-        metrics.add(reader.metrics)
-    return sorted(rows, key=lambda row: (row.partition, row.offset)), metrics
 
 
 def tiered_only(splits: Sequence[Split]) -> list[Split]:

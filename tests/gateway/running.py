@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tests.rigs.stack.processes import Service, free_ports
 
-PORTS = 20
 INSTALLED = (sys.executable, "-c", "from tiered_stream.cli import app; app()", "gateway")
 
 

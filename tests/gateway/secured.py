@@ -10,14 +10,13 @@ from pathlib import Path
 from kafka.admin import ACLOperation, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import grant
+from tests.broker.secure import SCRAM, grant, login_module
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.model import TopicPartition
 
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MAY_READ, MAY_NOT = TopicPartition("readable", 0), TopicPartition("secret", 0)
 SEGMENTS = 2
 """Of each of the two."""
@@ -35,11 +34,8 @@ class SecureGateway:
         return BrokerClient(self.login(user, password))
 
     def login(self, user: str, password: str | None = None) -> dict[str, str]:
-        return {**self.properties, "sasl.jaas.config": jaas(user, password or f"{user}-secret")}
-
-
-def jaas(user: str, password: str) -> str:
-    return f'{SCRAM} required username="{user}" password="{password}";'
+        jaas = login_module("SCRAM-SHA-256", user, password or f"{user}-secret")
+        return {**self.properties, "sasl.jaas.config": jaas}
 
 
 @contextmanager
@@ -60,7 +56,7 @@ def secured(folder: Path) -> Iterator[SecureGateway]:
             "kafka.bootstrap.servers": stack.broker.address("SASL"),
             "kafka.security.protocol": "SASL_PLAINTEXT",
             "kafka.sasl.mechanism": "SCRAM-SHA-256",
-            "kafka.sasl.jaas.config": jaas("gateway", "gateway-secret"),
+            "kafka.sasl.jaas.config": login_module("SCRAM-SHA-256", "gateway", "gateway-secret"),
             "gateway.listener.security.protocol": "SSL",
             "gateway.listener.ssl.keystore.location": str(authority.issue("gateway").write(folder / "gateway.pem")),
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.gateway.reading import options, plan, read, tiered_only, with_urls
+from tests.gateway.reading import options, tiered_only, with_urls
 from tests.gateway.running import RunningGateway
 from tests.reading import BY_STEP, FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, records, tier_segments
 from tests.rigs.stack.consume import read_topic
@@ -18,6 +18,7 @@ from tests.rigs.stack.produce import produce_segments
 from tests.rigs.stack.rows import Row
 from tests.rigs.stack.topics import KEEP_LOCAL, create_tiered_topic, wait_until_tiered
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer
+from tests.tasks import plan, read
 from tiered_stream.errors import StorageError
 from tiered_stream.model import Split
 from tiered_stream.observe.read_metrics import ReadMetrics

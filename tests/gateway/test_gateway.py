@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from tests.gateway.reading import options, plan, read, tiered_only
+from tests.gateway.reading import options, tiered_only
 from tests.gateway.running import RunningGateway
 from tests.locate.segments import segment_ends
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, records, tier_segments
@@ -22,6 +22,7 @@ from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
 from tests.rigs.stack.transactions import TransactionalProducer
 from tests.rigs.stack.wire import BrokerConnection
+from tests.tasks import plan, read
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator

@@ -113,6 +113,17 @@ def test_clients_show_the_certificate_that_is_asked_for(tmp_path: Path, auth: st
             handshake(tls.context(), store)
 
 
+def test_a_trust_store_by_which_no_client_is_checked_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust = {"ssl.truststore.location": str(AUTHORITY.write(tmp_path / "trust.pem"))}
+    listener(tmp_path, **trust, **{"ssl.client.auth": "requested"})
+    assert not caplog.messages
+    listener(tmp_path, **trust)
+    (warning,) = caplog.messages
+    assert warning.startswith("gateway.listener.ssl.truststore.location has no effect without gateway.listener.ssl.cl")
+
+
 def test_another_trust_store_holds_for_new_connections(tmp_path: Path) -> None:
     trust = STRANGER.write(tmp_path / "trust.pem")
     tls = listener(tmp_path, **{"ssl.client.auth": "required", "ssl.truststore.location": str(trust)})

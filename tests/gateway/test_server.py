@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tiered_stream.gateway import server
+from tiered_stream.gateway import gateway_program, server
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.server import Gateway
 
@@ -44,6 +45,16 @@ def test_an_error_that_nobody_expects_is_seen_in_the_health_and_the_work_goes_on
     first, *others = asyncio.run(run())
     assert first == "no broker has responded yet"
     assert set(others) == {"an unexpected OverflowError: of a record"}
+
+
+@pytest.mark.parametrize("setting", ["gateway.bootstrap.port", "gateway.monitor.port"])
+def test_the_error_of_a_port_that_is_taken_names_its_setting_and_the_port(alone: dict[str, str], setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        given = {"gateway.monitor.port": "0", "gateway.max.connections": "1", setting: str(port)}
+        settings = GatewaySettings.parse({**alone, **given})
+        with pytest.raises(OSError, match=rf"^{setting}: 127\.0\.0\.1:{port} cannot be listened at: .*in use"):
+            asyncio.run(gateway_program._serve(settings))
 
 
 def test_each_thread_counts_its_own_requests_to_the_storage(settings: GatewaySettings, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import gzip
 import json
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -42,6 +43,12 @@ class GoldenSet:
     @property
     def bucket(self) -> Path:
         return self.folder / "bucket"
+
+    def objects(self) -> Iterator[tuple[str, bytes]]:
+        """Return the key and the content of each object in the bucket."""
+        for path in sorted(self.bucket.rglob("*")):
+            if path.is_file():
+                yield path.relative_to(self.bucket).as_posix(), path.read_bytes()
 
     @property
     def topic_prefix(self) -> str:

@@ -19,7 +19,6 @@ from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.spark import DELTA, ROOT, spark_environment
 from tests.rigs.stack.versitygw import VersityGateway
 from tests.spark.abilities import KAFKA_AND_DELTA
-from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream.delta.catalog.session_checks import CATALOG, DELTA_PACKAGE, EXTENSION, HADOOP_AWS
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE
 from tiered_stream.delta.settings.query_settings import check_settings
@@ -68,10 +67,8 @@ def test_table_checkpoint_and_tier_are_in_another_s3_service(lake: VersityGatewa
 
     for bucket in ("lake", "my-tier"):
         lake.client().create_bucket(Bucket=bucket)
-    source = golden(PLAIN).bucket
-    for file in (source / KEY_PREFIX[PLAIN]).rglob("*"):
-        if file.is_file():
-            lake.client().upload_file(str(file), "my-tier", file.relative_to(source).as_posix())
+    for key, data in golden(PLAIN).objects():
+        lake.client().put_object(Bucket="my-tier", Key=key, Body=data)
     for name in ("spark-s3-other.conf", "ingest-s3-other.properties"):
         (tmp_path / name).write_text(in_the_lake(CONF / name, lake))
     spark = spark_properties(tmp_path / "spark-s3-other.conf")

@@ -8,16 +8,19 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.cli.running import words
 from tests.jobs.submitted import SubmittedJob, run_here
 from tests.reading import build_segments, fill_segments, options
 from tests.rigs.stack.bulk import produce_bulk
 from tests.rigs.stack.consume import read_topic
 from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
-from tests.tier.topics import topic_options
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, METRICS_LINES, METRICS_PROMETHEUS, TABLE
 from tiered_stream.ingest import ingest_run
+from tiered_stream.ingest.ingest_plan import Ingest
 
 pytestmark = pytest.mark.starts_spark
 
@@ -53,6 +56,23 @@ def test_each_topic_lands_in_a_table_of_its_own_and_has_its_own_cost(
     }
 
 
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_a_query_keeps_the_columns_of_a_new_table_that_another_query_of_the_job_lands_in(
+    spark: SparkSession, tmp_path: Path, lane: str
+) -> None:
+    """The topics have other columns, as by schemas of a registry."""
+    columns = {"wide": "id BIGINT, name STRING", "narrow": "id BIGINT"}
+    ingests = []
+    for topic, schema in columns.items():
+        write_topic(tmp_path / "bucket", topic, [[Record(None, b'{"id": 1, "name": "a"}')]])
+        given = {"ingest.value.format": "json", "ingest.value.schema": schema}
+        read = topic_options(tmp_path / "bucket", topic, given)
+        ingests.append(Ingest(read, f"{tmp_path}/all", f"{tmp_path}/c/{topic}", "availableNow", lane, topic))
+    assert ingest_run.run_all(spark, ingests).failed == {}
+    rows = spark.read.format("delta").load(f"{tmp_path}/all").select("topic", "id", "name").collect()
+    assert sorted(map(tuple, rows)) == [("narrow", 1, None), ("wide", 1, "a")]
+
+
 def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     stack: TieredStack, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,9 +85,9 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     starting = []
 
     class Seen(ingest_run.IngestQuery):
-        def __init__(self, *arguments: Any) -> None:
+        def __init__(self, *arguments: Any, **named: Any) -> None:
             starting.append(sum(query.is_starting() for query in running))
-            super().__init__(*arguments)
+            super().__init__(*arguments, **named)
             running.append(self)
 
     monkeypatch.setattr(ingest_run, "IngestQuery", Seen)
@@ -75,8 +95,7 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     names = ",".join(["unwritable", "missing", *topics])
     metrics = tmp_path / "metrics.json"
     settings = {**options(stack, names), **by_topic(tmp_path), "fetchOffset.numRetries": "1"}
-    given = [word for name, value in settings.items() for word in ("--option", f"{name}={value}")]
-    status, printed = run_here(*given, "--metrics-file", str(metrics))
+    status, printed = run_here(*words(settings), "--metrics-file", str(metrics))
 
     assert status == 1
     for topic, count in counts.items():

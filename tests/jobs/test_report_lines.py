@@ -47,7 +47,7 @@ class Ingest(ingest_run.IngestQuery):
         self.query = Query()
         super().__init__(SPARK, ingest_run.Ingest({}, "table", "checkpoint", "availableNow"))
 
-    def _start(self, spark: Any, ingest: ingest_run.Ingest) -> Any:
+    def _start(self, spark: Any, ingest: ingest_run.Ingest, keeps_table: bool) -> Any:
         return self.query
 
     def task_ended(self, batch: int, metrics: ReadMetrics) -> None:

@@ -91,7 +91,7 @@ def test_a_query_that_spark_does_not_stop_has_failed_and_the_others_are_stopped(
     streams = SimpleNamespace(awaitAnyTermination=wait, resetTerminated=lambda: None)
     session: Any = SimpleNamespace(streams=streams, conf=SimpleNamespace(get=lambda name, default: default))
     monkeypatch.setattr(ingest_run, "stop_requests", lambda *_: nullcontext(request))
-    monkeypatch.setattr(ingest_run.IngestQuery, "_start", lambda self, _, planned: queries[planned.table])
+    monkeypatch.setattr(ingest_run.IngestQuery, "_start", lambda self, _, planned, keeps_table: queries[planned.table])
     outcome = ingest_run.run_all(session, [Ingest({}, table, table, "0 seconds") for table in queries], 0)
     assert (list(outcome.failed), list(outcome.ended)) == (["ingest stuck"], ["ingest stuck", "ingest other"])
     assert not queries["other"].isActive and outcome.stopped_by == signal.SIGTERM

@@ -9,41 +9,30 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.running import report
 from tests.kerberos.kdc import REALM
 from tests.kerberos.realm import ROWS, TOPIC, Realm
-from tests.reading import options
+from tests.reading import log_end, log_end_by, options
 from tests.rigs.stack.build import ROOT
 from tests.services import SERVICE, TICKET_SESSION_MS
 from tiered_stream import scan
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.cli import app
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     BrokerUnavailableError,
     ConfigurationError,
     TieredStreamError,
 )
-from tiered_stream.model import TopicPartition
-from tiered_stream.options.choices import IsolationLevel
 
 pytestmark = pytest.mark.stack
 
 
-def end(client: BrokerClient) -> int:
-    """Where the topic's log ends."""
-    where = TopicPartition(TOPIC, 0)
-    return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([where])[where]
-
-
-def end_by(login: dict[str, str]) -> int:
-    with BrokerClient({"default.api.timeout.ms": "60000", **login}) as client:
-        return end(client)
+end, end_by = partial(log_end, topic=TOPIC), partial(log_end_by, topic=TOPIC)
 
 
 @pytest.mark.parametrize("listener", ["GSS", "GSSTLS"])
@@ -239,10 +228,8 @@ def test_tickets_that_run_out_are_followed_by_others_and_no_call_fails(here: Rea
 def test_the_doctor_names_a_wrong_kerberos_login(here: Realm, prepared: Path, what: str, text: str) -> None:
     login = WRONG[what][0](here, prepared)
     given = options(here.stack, TOPIC, {f"kafka.{name}": value for name, value in login.items()})
-    arguments = [text for name, value in given.items() for text in ("--option", f"{name}={value}")]
 
-    done = CliRunner().invoke(app, ["doctor", "--json", *arguments])
+    found = report("doctor", given, status=1)
 
-    failed = [each for each in json.loads(done.stdout)["findings"] if each["status"] == "failed"]
-    assert done.exit_code == 1
+    failed = [each for each in found["findings"] if each["status"] == "failed"]
     assert any(re.search(text, each["found"]) and each["fix"] for each in failed), failed

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +15,7 @@ from tests.archives import COMMITTED, PLAIN, archive_options, consumed, planned,
 from tests.delta.archive import LONG
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs
-from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.spark import run_program
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
@@ -205,10 +202,8 @@ except Exception as error:
 
 def read_in_process(uri: str, **variables: str) -> str:
     """Read the file in a process of its own, which has no connections yet. Return the line that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ, uri], cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
+    done = run_program(READ, uri, **variables)
+    done.check_returncode()
     return done.stdout
 
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 DATA = bytes(range(256)) * 10_000
 SOME = ByteRange(5, 2_000_000)
-TICKET_SECONDS, STREAM_TICKET_SECONDS = 10, 60
+TICKET_SECONDS = 10
 
 
 def spark_of(here: SecuredHdfs, *, keytab: bool) -> dict[str, str]:

@@ -398,6 +398,13 @@ def test_an_answer_about_offsets_before_the_range_is_corrupt(entries: list[Any],
         made.locate({PARTITION: OffsetRange(500, 1000)})
 
 
+def test_an_answer_that_names_offsets_beyond_its_own_end_is_corrupt_because_they_would_be_named_twice() -> None:
+    answers = {0: located(whole(0), whole(1), end=150), 150: located(whole(1, start_offset=150), end=1000)}
+    made, _ = locator(lambda message: answers[wanted(message)[0]])
+    with pytest.raises(CorruptDataError, match=r"names offsets outside of OffsetRange\(start=0, end=150\)"):
+        made.locate(ALL)
+
+
 def test_an_empty_range_is_asked_of_nobody() -> None:
     made, client = locator(lambda _: located(whole(0)))
     assert made.locate({PARTITION: OffsetRange(5, 5)}) == {PARTITION: ()}

@@ -6,6 +6,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.index_files import parse_time_index, parse_transaction_index
 from tiered_stream.locate.offset_index import parse_offset_index
 from tiered_stream.model import AbortedTransaction
+from tiered_stream.options.types import LONG_MAX
 
 BASE = 1000
 SIZE = 1 << 20
@@ -120,6 +122,16 @@ class TestTransactionIndex:
 def test_a_malformed_index_is_named(parse: Callable[..., object], data: bytes, message: str) -> None:
     with pytest.raises(CorruptDataError, match=message):
         parse(data, BASE, *[SIZE] * (parse is parse_offset_index))
+
+
+@pytest.mark.parametrize(
+    ("parse", "data"), [(parse_offset_index, offset_index((10, 500))), (parse_time_index, time_index((100, 10)))]
+)
+def test_an_index_of_the_last_offsets_there_are_does_not_overflow(parse: Callable[..., Any], data: bytes) -> None:
+    size = [SIZE] * (parse is parse_offset_index)
+    assert parse(data, LONG_MAX - 10, *size).offsets.tolist() == [LONG_MAX]
+    with pytest.raises(CorruptDataError, match="beyond 64 bits"):
+        parse(data, LONG_MAX - 9, *size)
 
 
 @given(st.binary(max_size=200))

@@ -33,7 +33,8 @@ def test_a_checkpoint_lists_epochs_and_their_first_offsets() -> None:
     "data",
     [
         b"", b"0\n", b"0\n1\n", b"0\n1\n0 0\n1 5\n", b"0\n2\n1 0\n0 5\n", b"0\n2\n0 9\n1 5\n", b"0\n1\n0  0\n",
-        b"0\n1\n0 -1\n", b"\xff\n1\n0 0\n", b"0\n1\n\xc2\xb2 0\n",
+        b"0\n1\n0 -1\n", b"\xff\n1\n0 0\n", b"0\n1\n\xc2\xb2 0\n", b"0\n1\n0 9223372036854775808\n",
+        b"0\n2\n0 0\n2147483648 5\n",
     ],
 )  # fmt: skip
 def test_a_malformed_checkpoint_is_refused(data: bytes) -> None:

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from tiered_stream.observe import landed_rows
 from tiered_stream.observe.landed_rows import ChangedKeys, LandedRows, describe_rows, landed_in, note_landed, summed
 
 ORDERS, USERS = LandedRows("orders", 5, 2, "dead"), LandedRows("users", 7)
@@ -45,6 +46,16 @@ def test_dead_letters_of_a_micro_batch_are_logged_once_it_is_committed(caplog: p
     note_landed(("q", 4), [ORDERS])
     assert caplog.messages == ["micro-batch 4 of query q: 5 rows landed, 2 dead letters in dead"]
     assert (landed_in(("q", 3)), landed_in(("q", 4)), landed_in(("q", 5))) == ((USERS,), (ORDERS,), None)
+
+
+def test_micro_batches_of_many_tables_are_remembered_as_long_as_all_their_tables_are_not_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(landed_rows, "summed", tuple)
+    for number, tables in enumerate((200_000, 100_000, 300_000)):
+        note_landed(("many", number), [USERS] * tables)
+        kept = [batch for batch in range(3) if landed_in(("many", batch)) is not None]
+        assert kept == [number], "the last one is always kept"
 
 
 def test_a_table_of_the_latest_state_has_keys_in_place_of_rows() -> None:

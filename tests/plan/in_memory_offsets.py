@@ -6,13 +6,15 @@ timestamps out of order, and time: what a test changes is seen by the next quest
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import TieredStreamError, UnknownTopicError
-from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.model import PartitionOffsets, TopicDescription, TopicPartition
+from tiered_stream.options.offset_json import LastOffsets
 
 
 @dataclass
@@ -88,3 +90,8 @@ class InMemoryOffsets(OffsetReader):
         if partition.partition >= len(self.logs.get(partition.topic, ())):
             raise UnknownTopicError(f"{partition} does not exist")
         return self.logs[partition.topic][partition.partition]
+
+
+def through_log(end: PartitionOffsets) -> PartitionOffsets:
+    """The end of a micro-batch, as the next run finds it in Spark's offset log."""
+    return LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))

@@ -13,7 +13,7 @@ from tiered_stream.model import OffsetRange, Split, TopicPartition, uuid_to_text
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
 
-T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+T0, T1 = (TopicPartition("t", number) for number in range(2))
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.numRetries": "1"}
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log, through_log
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
-from tiered_stream.options.offset_json import LastOffsets, notes_of
+from tiered_stream.options.offset_json import notes_of
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.stream import StreamPlanner
 
@@ -29,16 +27,16 @@ STARTS = [EARLIEST, LATEST, AT_0_AND_5, AT_TIME, A_WHILE_AGO, AT_GROUP]
 STARTS_IDS = ["earliest", "latest", "offsets", "timestamp", "before now", "group"]
 BOTH = pytest.mark.parametrize("go_on", [{}, GO_ON], ids=["fail", "go on"])
 
-Offsets = dict[TopicPartition, int]
 Ranges = dict[TopicPartition, OffsetRange]
 
 
 def planner(reader: InMemoryOffsets, given: dict[str, str]) -> StreamPlanner:
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.retryIntervalMs": "0", **given}
+    topics = {} if "subscribePattern" in given else {"subscribe": "t"}
+    raw = {"kafka.bootstrap.servers": "b:9092", "fetchOffset.retryIntervalMs": "0", **topics, **given}
     return StreamPlanner(parse_options(raw, streaming=True), reader)
 
 
-def logged(reader: InMemoryOffsets, given: dict[str, str], *, limited: bool = True) -> Offsets:
+def logged(reader: InMemoryOffsets, given: dict[str, str], *, limited: bool = True) -> PartitionOffsets:
     """The end of the first batch, as it is in the offset log of a run that then failed."""
     stream = planner(reader, given)
     start = stream.initial()
@@ -47,14 +45,7 @@ def logged(reader: InMemoryOffsets, given: dict[str, str], *, limited: bool = Tr
     return through_log(end)
 
 
-def through_log(end: PartitionOffsets) -> Offsets:
-    """The offsets after they were JSON in Spark's offset log."""
-    offsets = LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
-    assert isinstance(offsets, dict)
-    return offsets
-
-
-def again(reader: InMemoryOffsets, given: dict[str, str], end: Offsets) -> tuple[Ranges, Ranges]:
+def again(reader: InMemoryOffsets, given: dict[str, str], end: PartitionOffsets) -> tuple[Ranges, Ranges]:
     """What a new run reads as the first batch, up to `end`, and as the second."""
     stream = planner(reader, given)
     first = stream.ranges(stream.initial(), end)
@@ -63,7 +54,7 @@ def again(reader: InMemoryOffsets, given: dict[str, str], end: Offsets) -> tuple
     return first, stream.ranges(end, following)
 
 
-def read(ranges: Ranges) -> Offsets:
+def read(ranges: Ranges) -> PartitionOffsets:
     return {partition: len(each) for partition, each in ranges.items() if len(each)}
 
 
@@ -206,13 +197,7 @@ def test_offsets_beyond_the_end_stay_data_loss() -> None:
 @BOTH
 def test_a_topic_that_is_gone_meanwhile_is_told(go_on: dict[str, str]) -> None:
     reader = InMemoryOffsets({"t": [Log(0, 10)], "t2": [Log(0, 10)]})
-    given = {**LATEST, "subscribePattern": "t.*", **go_on}
-    stream = StreamPlanner(
-        parse_options(
-            {"kafka.bootstrap.servers": "b:9092", "fetchOffset.retryIntervalMs": "0", **given}, streaming=True
-        ),
-        reader,
-    )
+    stream = planner(reader, {**LATEST, "subscribePattern": "t.*", **go_on})
     end = {T0: 10, TopicPartition("t2", 0): 10}
     reader.delete("t2")
     if go_on:

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import json
 import re
 from uuid import UUID
 
 import pytest
 
-from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log, through_log
 from tests.plan.made_up_tier import MadeUpTier
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
-from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, uuid_to_text
-from tiered_stream.options.offset_json import LastOffsets
+from tiered_stream.model import OffsetRange, TopicPartition, uuid_to_text
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.stream import StreamPlanner
 
@@ -32,10 +30,8 @@ class Clock:
 def planner(
     reader: InMemoryOffsets, *, clock: Clock | None = None, segments: MadeUpTier | None = None, **given: str
 ) -> StreamPlanner:
-    raw = {**BROKERS, "subscribe": "t", "startingOffsets": "earliest", **given}
-    if "subscribePattern" in given:
-        del raw["subscribe"]
-    options = parse_options(raw, streaming=True)
+    topics = {} if "subscribePattern" in given else {"subscribe": "t"}
+    options = parse_options({**BROKERS, "startingOffsets": "earliest", **topics, **given}, streaming=True)
     return StreamPlanner(options, reader, segments, clock=clock or Clock())
 
 
@@ -303,18 +299,13 @@ def test_a_topic_made_again_is_noticed_even_when_it_has_grown_past_the_old_one()
     assert lenient.topic_ids == reader.ids
 
 
-def restarted(end: PartitionOffsets) -> PartitionOffsets:
-    """The end of a micro-batch, as the next run finds it in Spark's offset log."""
-    return LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
-
-
 @pytest.mark.contract("1.6 topic made again and longer")
 def test_a_topic_made_again_between_two_runs_is_noticed_by_its_id_in_the_checkpoint(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5)]})
     first = planner(reader)
-    end = restarted(first.next_end(first.initial(), limited=True))
+    end = through_log(first.next_end(first.initial(), limited=True))
     old, unnoted = uuid_to_text(reader.ids["t"]), dict(end)
     assert run(planner(reader), end) == []
     reader.create("t", Log(0, 50))
@@ -331,7 +322,7 @@ def test_a_topic_made_again_between_two_runs_is_noticed_by_its_id_in_the_checkpo
     assert lenient.ranges(end, later) == {T0: OffsetRange(5, 50)}, "as Spark's kafka source goes on"
     assert run(lenient, later) == []
     assert len(re.findall("TOPIC_RECREATED", caplog.text)) == 1
-    assert run(planner(reader), restarted(later)) == []
+    assert run(planner(reader), through_log(later)) == []
     assert run(planner(reader), unnoted) == [[45]], "an older release has noted no id"
 
 

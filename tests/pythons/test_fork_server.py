@@ -277,6 +277,17 @@ def test_a_server_that_cannot_be_forked_leaves_no_folder(tmp_path: Path) -> None
         assert not found._folder.exists()
 
 
+def test_a_server_that_lacks_an_import_says_so_and_forks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "boto3.py").write_text("raise ImportError('not here')\n")
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    with closing(ServedPython({**GIVEN, "PYTHONPATH": path}, tasks=False)) as found:
+        # On a busy machine, the server imports for longer than its clients wait.
+        while run(found, tmp_path, "import sys\nprint('pyspark' in sys.modules)", PYTHONPATH=path).stdout != "True\n":
+            pass
+    line = "the fork server could not import its modules, so each Python process imports them: not here\n"
+    assert capfd.readouterr().err == line
+
+
 def test_a_server_that_has_ended_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {**GIVEN, "PYTHONHASHSEED": "6"}
     assert forked_python(given, tasks=False) is not None
@@ -287,7 +298,29 @@ def test_a_server_that_has_ended_is_not_started_again(monkeypatch: pytest.Monkey
     assert forked_python(given, tasks=False) is None
 
 
-def test_a_server_whose_socket_was_removed_is_followed_by_another(tmp_path: Path) -> None:
+def test_a_server_that_is_about_to_end_without_its_folder_is_not_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {**GIVEN, "PYTHONHASHSEED": "10"}
+    assert forked_python(given, tasks=False) is not None
+    served = forked_python_module._served
+    assert served is not None
+    remove_folder(served)
+    waited = served._process.wait
+
+    def end(timeout: float | None = None) -> int:
+        served._process.kill()  # it ends only once it is waited for
+        return waited(timeout)
+
+    monkeypatch.setattr(served._process, "wait", end)
+    assert forked_python(given, tasks=False) is None
+    assert caplog.messages == []
+
+
+def test_a_server_whose_socket_was_removed_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(forked_python_module, "_SECONDS_TO_END", 0)
     given = {**GIVEN, "PYTHONHASHSEED": "7"}
     before = forked_python(given, tasks=False)
     served = forked_python_module._served
@@ -295,6 +328,7 @@ def test_a_server_whose_socket_was_removed_is_followed_by_another(tmp_path: Path
     remove_folder(served)
     again = forked_python(given, tasks=False)
     assert again not in (None, before)
+    assert caplog.messages == ["somebody has removed the fork server's socket: another server is started"]
     former = [before, "-c", "print('it goes on')"]  # a query that was started before has it
     assert subprocess.check_output(former, env=environment(), stderr=subprocess.DEVNULL, text=True) == "it goes on\n"
 

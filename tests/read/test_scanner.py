@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
 
 import pyarrow as pa
@@ -88,9 +88,6 @@ def wait_for_the_threads_to_end() -> None:
     wait_until(lambda: all(each.name != THREAD_NAME for each in threading.enumerate()), "the threads end")
 
 
-Read = Callable[[Split], Generator[pa.RecordBatch, None, None]]
-
-
 def endless(split: Split) -> Generator[pa.RecordBatch, None, None]:
     while True:
         yield numbered(split)
@@ -113,6 +110,21 @@ def test_who_stops_reading_ends_the_threads(ordered: bool) -> None:
     batches = _ThreadedReader(splits(5), endless, 3, 1000).batches(ordered=ordered)
     next(batches)
     batches.close()
+    wait_for_the_threads_to_end()
+
+
+def test_threads_end_if_the_system_does_not_start_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, [0]
+
+    def start_two(thread: threading.Thread) -> None:
+        started[0] += 1
+        if started[0] > 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        next(_ThreadedReader(splits(5), endless, 3, 1000).batches(ordered=True))
     wait_for_the_threads_to_end()
 
 

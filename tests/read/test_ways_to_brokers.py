@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests import tasks
 from tests.reading import options, tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.errors import BrokerError, ConfigurationError, StorageError, TieredStreamError
-from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.read_metrics import FIND_REASON, ReadMetrics, describe
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import SplitReader
 
 Options = dict[str, str]
@@ -22,13 +20,8 @@ TOPIC = "ways-to-brokers"
 
 
 def read(given: Mapping[str, str]) -> ReadMetrics:
-    parsed, metrics = parse_options(given, streaming=False), ReadMetrics()
-    with closing(open_log_source(parsed)) as source:
-        for split in plan_batch(parsed, source):
-            reader = SplitReader(split, parsed)
-            list(reader.batches())
-            metrics.add(reader.metrics)
-    return metrics
+    parsed = parse_options(given, streaming=False)
+    return tasks.read(tasks.plan(parsed), parsed)[1]
 
 
 def without_storage(given: Options, _: Path) -> Options:

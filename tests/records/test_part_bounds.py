@@ -8,7 +8,7 @@ import pytest
 
 from tests.records import hostile
 from tests.records.batches import marker_batch, transactional_batch, with_attributes
-from tests.rigs.stack.batches import ProducerState, record_batch
+from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import AbortedTransaction
@@ -88,11 +88,6 @@ def test_what_lies_outside_the_offsets_is_not_looked_at() -> None:
     assert read(*log, offsets=(1, 3)) == [2]
 
 
-def test_records_of_a_producer_outside_its_transactions_are_no_part_of_them() -> None:
-    idempotent = record_batch([Record(value=b"v")], state=ProducerState(P, 0, 0), base_offset=0)
-    assert read(idempotent, by(P, 1), abort(P, 2), aborted=(AbortedTransaction(P, 1, 2),)) == [0]
-
-
 @pytest.mark.parametrize(
     "batches",
     [
@@ -123,10 +118,6 @@ def test_a_marker_of_another_kind_ends_no_transaction() -> None:
     other = with_attributes(record, int.from_bytes(record[21:23], "big") | CONTROL_BIT)
     log = by(P, 0), other, by(P, 2), abort(P, 3), plain(4)
     assert read(*log, aborted=(AbortedTransaction(P, 0, 3),), offsets=(0, 5)) == [4]
-
-
-def test_a_commit_marker_whose_records_lie_before_the_part_is_read() -> None:
-    assert read(commit(P, 3), plain(4), offsets=(3, 5)) == [4]
 
 
 @pytest.mark.parametrize("following", [(15, 15), (15, 16), (14, 15)])

@@ -93,6 +93,18 @@ def test_bytes_are_paced_before_they_are_produced() -> None:
     assert recorder.said == [f"{batch.nbytes} bytes", "begin", 3]
 
 
+def test_a_large_record_that_waits_for_the_byte_limit_leaves_no_transaction_open_too_long() -> None:
+    recorder = Recorder()
+
+    def pace(size: int) -> None:
+        recorder.now += size / produce._SLICE_BYTES
+
+    out = writer(recorder, pace=pace)
+    out.produce(plain(1))
+    out.produce(decoded([Record(b"k", bytes(20 * produce._SLICE_BYTES))], 1))
+    assert recorder.said == ["begin", 1, 1, "begin", 1]
+
+
 def test_who_waits_for_records_leaves_nothing_open() -> None:
     recorder = Recorder()
     out = writer(recorder)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import tasks
 from tests.archives import arrow_rows
 from tests.depth import examples
 from tests.replays.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
@@ -17,7 +18,6 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replays.times_to_offsets import resolve
@@ -45,10 +45,8 @@ def replayed(stack: TieredStack, planned: ReplayPlan) -> dict[str, list[Row]]:
     given = planned.stream_options({**stack.options(), "includeHeaders": "true"})
     given["endingOffsets"] = given.pop("remote.stream.ending.offsets")
     options = parse_options(given, streaming=False)
-    with closing(open_log_source(options)) as tier:
-        splits = plan_batch(options, tier)
     rows: dict[str, list[Row]] = {topic: [] for topic in TOPICS}
-    for split in splits:
+    for split in tasks.plan(options):
         for batch in read_split(split, options):
             rows[split.topic_partition.topic].extend(arrow_rows(batch))
     return {topic: sorted(found) for topic, found in rows.items()}

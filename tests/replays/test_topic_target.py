@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -23,8 +24,9 @@ from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tiered_stream.errors import ConfigurationError, DataLossError, UnknownTopicError
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.replays.produce import target_producer
 from tiered_stream.replays.run_replay import Replay, ReplayReport, plan_replay
-from tiered_stream.replays.target_positions import Position, commit_positions, read_positions
+from tiered_stream.replays.target_positions import Position, PositionGroup, commit_positions, read_positions
 from tiered_stream.replays.topic_settings import as_options, topic_writes
 from tiered_stream.replays.topic_target import TopicTarget
 
@@ -151,6 +153,19 @@ def test_it_goes_on_at_its_positions(to_topic: ToTopic) -> None:
     prepared.run()
     first = {0: 700, 1: 701, 2: 0}
     to_topic.check([row for row in to_topic.odd if row.offset >= first[row.partition]])
+
+
+def test_planning_a_replay_that_is_running_elsewhere_does_not_fence_it(to_topic: ToTopic) -> None:
+    planned = to_topic.planned(name="running")
+    writes = topic_writes(as_options(planned.target.user_settings, to_topic.target, planned.plan))
+    source = TopicPartition(ODD, 0)
+    with closing(PositionGroup(writes, source, stable=True)) as group:
+        producer = target_producer(writes, source, group)
+        producer.open()
+        producer.begin()
+        to_topic.planned("elsewhere", name="running")
+        producer.commit(Position(9, 0))
+        assert group.read() == Position(9, 0)
 
 
 def test_positions_that_the_cluster_has_forgotten_are_not_guessed(to_topic: ToTopic) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 
@@ -36,3 +38,18 @@ def run_all(given: argparse.Namespace, run: Callable[[str], Sequence[str]], coun
     seconds = time.monotonic() - begun
     console.print(f"seed {given.seed}: {len(failed)} of {len(numbers)} failed, {seconds:.0f} s: {failed}")
     return bool(failed)
+
+
+@contextmanager
+def logged(name: str, level: int, lines: list[str]) -> Iterator[None]:
+    """Add to `lines` what the logger gets at this level or above during the block."""
+    logger = logging.getLogger(name)
+    handler, before = logging.Handler(), logger.level
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

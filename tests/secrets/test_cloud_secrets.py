@@ -38,10 +38,8 @@ def by_azure(canaries: Canaries, server: Azurite) -> dict[str, dict[str, str]]:
     """Every way to log in to Azure, and wrong ones."""
     server.create_container("tier")
     client = AzureContainer(StorageOptions(**server.options(), uri="az://tier")).connect(60)  # type: ignore[arg-type]
-    bucket = golden(PLAIN).bucket
-    for path in bucket.rglob("*"):
-        if path.is_file():
-            obstore.put(client, path.relative_to(bucket).as_posix(), path.read_bytes())
+    for object_key, data in golden(PLAIN).objects():
+        obstore.put(client, object_key, data)
     token = server.read_token("tier")
     canaries.given_out("SAS token", parse_qs(token)["sig"])
     connection = f"AccountName={ACCOUNT};AccountKey={server.key};BlobEndpoint={server.endpoint}"
@@ -63,10 +61,8 @@ def by_azure(canaries: Canaries, server: Azurite) -> dict[str, dict[str, str]]:
 def by_google(folder: Path, canaries: Canaries, server: FakeGcs) -> dict[str, dict[str, str]]:
     """A service account's key as text, as a file, and a malformed one."""
     server.create_bucket("tier")
-    bucket = golden(PLAIN).bucket
-    for path in bucket.rglob("*"):
-        if path.is_file():
-            server.upload("tier", path.relative_to(bucket).as_posix(), path.read_bytes())
+    for object_key, data in golden(PLAIN).objects():
+        server.upload("tier", object_key, data)
     key = canaries.pem("private key", RSA.generate(2048).export_key("PEM", pkcs=8).decode())
     account = json.dumps(
         json.loads(server.credentials)
@@ -87,19 +83,13 @@ def test_no_secret_of_a_cloud_is_in_anything_that_is_written(tmp_path: Path, wri
     if missing := why_no_azurite() or why_no_fake_gcs():
         pytest.skip(missing)
     key = base64.b64encode(canaries.of("account key").encode()).decode()
-    azure, google = Azurite(tmp_path / "azurite", key), FakeGcs(tmp_path / "google")
-    try:
-        azure.start()
-        google.start()
+    with Azurite(tmp_path / "azurite", key) as azure, FakeGcs(tmp_path / "google") as google:
         storages: Mapping[str, dict[str, str]] = {**by_azure(canaries, azure), **by_google(tmp_path, canaries, google)}
         sources = {name: archive_options(PLAIN, storage=storage) for name, storage in storages.items()}
         given = tmp_path / "given.json"
         given.write_text(json.dumps({"spark": {}, "sources": sources}))
         command = [sys.executable, "-m", "tests.secrets.cloud_program", str(given), str(written)]
         run_logged("the program", command, tmp_path / "spark.log", spark_environment())
-    finally:
-        azure.stop()
-        google.stop()
     (tmp_path / "spark.log").rename(written / "spark.log")
     texts = {path.stem: path.read_text() for path in written.glob("*.txt")}
     failed = {name for name, text in texts.items() if "FAILED" in text}

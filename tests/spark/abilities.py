@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import datasource
 
 from tests.rigs.stack.jars import SPARK, pinned_jars
+from tests.rigs.tables import markdown
 from tiered_stream.spark.stream_reader import HAS_READ_LIMITS
 
 RECORDS = Path(__file__).parents[2] / "docs" / "spark-versions.json"
@@ -83,19 +84,15 @@ def record() -> None:
 def render() -> str:
     """Return the recorded versions as a Markdown table."""
     known = json.loads(RECORDS.read_text("utf-8"))
-    head = [f"Spark {version}" for version in known]
-    lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
-
-    def row(title: str, cells: list[str]) -> None:
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-
-    row("pyspark that was tried", [each["pyspark"] for each in known.values()])
-    row("Delta's jar", [each["delta-spark"] if _has_jars(each) else "none" for each in known.values()])
-    row("hadoop-aws", [each["hadoop-aws"] for each in known.values()])
+    rows = [
+        ["pyspark that was tried", *(each["pyspark"] for each in known.values())],
+        ["Delta's jar", *(each["delta-spark"] if _has_jars(each) else "none" for each in known.values())],
+        ["hadoop-aws", *(each["hadoop-aws"] for each in known.values())],
+    ]
     for ability in ABILITIES:
-        cells = ["yes" if each["abilities"][ability.name] else f"no: {ability.without}" for each in known.values()]
-        row(ability.name, cells)
-    return "\n".join(lines) + "\n"
+        cells = ("yes" if each["abilities"][ability.name] else f"no: {ability.without}" for each in known.values())
+        rows.append([ability.name, *cells])
+    return markdown(["", *(f"Spark {version}" for version in known)], rows)
 
 
 def _has_jars(version: dict[str, dict[str, bool]]) -> bool:

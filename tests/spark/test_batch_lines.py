@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -75,7 +74,7 @@ def test_each_micro_batch_has_one_line_with_its_rows_once_and_a_finished_query_h
     with file.open("wb") as lines:
         ended = subprocess.run(
             [sys.executable, "-c", _PROGRAM, str(tmp_path), str(file)], stdout=subprocess.PIPE, stderr=lines, text=True,
-            check=False, cwd=ROOT, env={**os.environ, **spark_environment()},
+            check=False, cwd=ROOT, env=spark_environment(),
         )  # fmt: skip
     printed = file.read_text(errors="replace")
     assert ended.returncode == 0, printed

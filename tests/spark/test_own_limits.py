@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from tests.archives import COMMITTED, PLAIN, archive_options, consumed
 from tests.delta.archive import LONG
+from tests.rigs.stack.spark import configured
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.executor_python import register_source
@@ -131,13 +132,10 @@ def test_spark_s_wrapper_is_refused_before_it_writes_an_end_into_the_offset_log(
 
     def start(wrapper: str, checkpoint: Path) -> list[str]:
         """Run the query; return the names of the files in its offset log."""
-        spark.conf.set(WRAPPER, wrapper)
-        frame = spark.readStream.format("own_limits").options(**given).load()
-        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(batch.count()))
-        try:
+        with configured(spark, {WRAPPER: wrapper}):
+            frame = spark.readStream.format("own_limits").options(**given).load()
+            writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(batch.count()))
             writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
-        finally:
-            spark.conf.unset(WRAPPER)
         return logged(checkpoint)
 
     def logged(checkpoint: Path) -> list[str]:

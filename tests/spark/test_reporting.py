@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import LONG, everything, options
 from tests.observe.otlp_collector import OtlpCollector
 from tests.rigs.stack.processes import wait_until
-from tests.rigs.stack.spark import ROOT, spark_environment
+from tests.rigs.stack.spark import run_program
 from tests.spark.abilities import REPORTED_LAG
 from tiered_stream import land, report_queries
 from tiered_stream.errors import ConfigurationError
@@ -129,10 +127,7 @@ writer.start().awaitTermination()
 
 @pytest.mark.starts_spark
 def test_a_program_that_ends_without_close_reports_its_last_micro_batch(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _WITHOUT_CLOSE, str(tmp_path)]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **spark_environment()}
-    )
+    ended = run_program(_WITHOUT_CLOSE, str(tmp_path))
     assert ended.returncode == 0 and "Traceback" not in ended.stderr, ended.stderr
     lines = [orjson.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
     assert sum(line["rows"] for line in lines if line.get("event") == "micro-batch") == everything(LONG).num_rows

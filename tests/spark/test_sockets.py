@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -52,7 +51,7 @@ def running(folder: Path) -> Iterator[tuple[int, int]]:
     """A program with a query that lands, its process id, and the port of its metrics."""
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(folder / "table"), str(folder / "checkpoint")],
-        cwd=ROOT, env={**os.environ, **spark_environment()}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=ROOT, env=spark_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert program.stdin is not None and program.stdout is not None
     try:

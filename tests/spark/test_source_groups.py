@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,14 +55,6 @@ def test_the_direct_lane_commits_too(
     assert lags(stack, "of-the-direct-lane") == {0: (10, 0), 1: (4, 0)}
 
 
-@pytest.fixture
-def name(spark: SparkSession, topic: str) -> Iterator[str]:
-    """Of a query, and of its table in memory."""
-    table = topic.replace("-", "_")
-    yield table
-    spark.catalog.dropTempView(table)
-
-
 def test_a_query_that_goes_on_commits_after_each_batch(
     stack: TieredStack, spark: SparkSession, two_partitions: str, name: str
 ) -> None:
@@ -95,7 +86,7 @@ def consume(stack: TieredStack, topic: str, group: str, count: int) -> None:
 
 
 def test_a_query_takes_over_where_a_plain_consumer_has_stopped(
-    stack: TieredStack, spark: SparkSession, topic: str, name: str, tmp_path: Path
+    stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
     fill(stack, topic, records(10))
     consume(stack, topic, "plain", 6)

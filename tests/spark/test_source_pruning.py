@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.reading import FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, batch, options, r
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.s3proxy import S3Proxy
+from tests.rigs.stack.spark import configured
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.spark.abilities import PUSHED_FILTERS
 from tests.tier.layouts import PLAIN, put
@@ -27,16 +29,14 @@ SEGMENTS = 8
 
 @pytest.fixture(scope="module")
 def gets(stack: TieredStack) -> Iterator[CountedGets]:
-    proxy = CountedGets(stack.s3proxy.port)
-    yield proxy
-    proxy.close()
+    with closing(CountedGets(stack.s3proxy.port)) as proxy:
+        yield proxy
 
 
 @pytest.fixture
 def pushdown(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(PUSHDOWN, "true")
-    yield
-    spark.conf.unset(PUSHDOWN)
+    with configured(spark, {PUSHDOWN: "true"}):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +88,10 @@ def test_only_segments_that_may_hold_wanted_rows_are_fetched(
     stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets, pushdown: None, where: str, expected: int
 ) -> None:
     where = where.format(FIRST_TIMESTAMP_MS, FIRST_TIMESTAMP_MS)
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
-    try:
+    with configured(spark, {"spark.sql.session.timeZone": "Asia/Kathmandu"}):
         read = found(pruned(stack, spark, segments, gets).where(where))
         fetched = logs(gets)
         assert read == found(batch(spark, options(stack, segments)).where(where))
-    finally:
-        spark.conf.unset("spark.sql.session.timeZone")
     assert len(fetched) == expected
 
 
@@ -122,16 +119,10 @@ def _base_offset(get: Get) -> int:
 def test_a_limit_of_a_topic_of_ten_gigabytes_takes_less_than_32_mebibytes(spark: SparkSession, tmp_path: Path) -> None:
     """All that is fetched counts, manifests and indexes too."""
     assert write_linked_topic(tmp_path / "buckets" / "tier", partitions=10, batches=16_000) > 10_000_000_000
-    storage = S3Proxy(tmp_path / "s3proxy", tmp_path / "buckets")
-    storage.start()
-    gets = CountedGets(storage.port)
-    try:
+    with S3Proxy(tmp_path / "s3proxy", tmp_path / "buckets") as storage, closing(CountedGets(storage.port)) as gets:
         through = {"remote.storage.uri": "s3://tier", **storage.options(), "remote.storage.s3.endpoint.url": gets.url}
         rows = batch(spark, topic_options(tmp_path, "linked", through)).limit(10).collect()
         assert [row.offset for row in rows] == list(range(10))
-    finally:
-        storage.stop()
-        gets.close()
     assert sum(get.bytes for get in gets.gets) < 32 << 20
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.reading import (
     build_segments,
     end_offsets,
-    fill,
     options,
     records,
     run_available_now,
@@ -23,7 +20,7 @@ from tests.reading import (
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.tiered_stack import TieredStack
-from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
+from tests.rigs.stack.topics import create_tiered_topic
 from tests.spark.abilities import SEVERAL_BATCHES
 from tests.tier.topics import topic_options
 
@@ -39,14 +36,6 @@ def segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bucket = tmp_path_factory.mktemp("bucket")
     build_segments(bucket, FOUR, SEGMENTS)
     return topic_options(bucket, FOUR, {"includeHeaders": "true"})
-
-
-@pytest.fixture
-def name(spark: SparkSession, topic: str) -> Iterator[str]:
-    """Of a query, and of its table in memory."""
-    table = topic.replace("-", "_")
-    yield table
-    spark.catalog.dropTempView(table)
 
 
 def offsets_in(spark: SparkSession, table: str) -> list[tuple[int, int]]:
@@ -113,21 +102,6 @@ def test_rows_that_come_while_a_latest_query_is_stopped_are_read(
     table = spark.read.format("delta").load(str(tmp_path / "table"))
     found = sorted((row[0], row[1]) for row in table.select("partition", "offset").collect())
     assert found == [(0, offset) for offset in range(10, 17)] + [(1, offset) for offset in range(8)]
-
-
-@pytest.mark.contract("1.6 topic made again and longer")
-def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
-    stack: TieredStack, spark: SparkSession, topic: str, name: str
-) -> None:
-    fill(stack, topic, records(10))
-    patient = {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "100"}
-    query = stream(spark, options(stack, topic, patient)).writeStream.format("memory").queryName(name).start()
-    query.processAllAvailable()
-    recreate_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(20))
-    with pytest.raises(StreamingQueryException, match=rf"KAFKA_DATA_LOSS\.TOPIC_RECREATED.*{topic} "):
-        query.awaitTermination(60)
-    assert offsets_in(spark, name) == [(0, offset) for offset in range(10)]
 
 
 @SEVERAL_BATCHES.needed

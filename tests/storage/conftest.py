@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import obstore
 import pytest
 
+from tests.archives import TRANSFORMED
+from tests.storage.golden_aiven import big_segment, copied
+from tests.tier.layouts import put
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
 from tiered_stream.storage.hdfs_store import HdfsStore
@@ -40,6 +43,12 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
         }
         | others
     )
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    """A copy of the transformed golden set's big segment."""
+    return copied(TRANSFORMED, big_segment(TRANSFORMED), tmp_path)
 
 
 @pytest.fixture
@@ -115,12 +124,6 @@ def _uploaded(store: ObjectStore, server: FakeGcs, root: str, objects: dict[str,
     return store
 
 
-def _written(folder: Path, objects: dict[str, bytes]) -> None:
-    for key, data in objects.items():
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_bytes(data)
-
-
 def _filled(folder: Path, objects: dict[str, bytes], options: StorageOptions) -> ObjectStore:
-    _written(folder, objects)
+    put(folder, objects)
     return open_store(options)

@@ -10,20 +10,13 @@ from pathlib import Path
 import cramjam
 import pytest
 
+from tests.archives import PLAIN, TRANSFORMED
 from tests.golden import NAMES
 from tests.storage.golden_aiven import big_segment, copied, fetcher, rewritten, segments
 from tiered_stream.errors import CorruptDataError, DataLimitError, StorageObjectNotFoundError
 from tiered_stream.storage.fetcher import IndexType
 
-TRANSFORMED = "aiven-zstd-aesgcm"
-PLAIN = "aiven-plain"
 CHUNK = 1 << 20
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> Path:
-    """A copy of the transformed set's big segment, to damage."""
-    return copied(TRANSFORMED, big_segment(TRANSFORMED), tmp_path)
 
 
 def damaged(bucket: Path, suffix: str, position: int) -> None:

@@ -22,10 +22,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def archive_in(aws: Aws, bucket: Bucket) -> None:
-    folder = golden(PLAIN).bucket
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            aws.put(bucket, path.relative_to(folder).as_posix(), path.read_bytes())
+    for key, data in golden(PLAIN).objects():
+        aws.put(bucket, key, data)
 
 
 def pasted(bucket: str, region: str) -> dict[str, str]:

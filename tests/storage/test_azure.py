@@ -3,12 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.open_store import open_store
 
 SECRET = "c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU="
-RANGE = ByteRange(0, 1)
 
 
 def options(uri: str = "az://container/p", **others: str) -> StorageOptions:

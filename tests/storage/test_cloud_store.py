@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.certificates import CertificateAuthority, Identity
+from tests.broker.certificates import CertificateAuthority, Identity, server_context
 from tests.dripping import dripping
 from tests.local_http import LocalHttp
 from tests.storage.clouds import CLOUDS, Cloud, answer, part
@@ -33,6 +32,7 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import ByteRange
+from tiered_stream.storage import cloud_store
 from tiered_stream.storage.attempts import AttemptError
 from tiered_stream.storage.cloud_endpoints import SEGMENTS
 from tiered_stream.storage.cloud_store import CloudStore
@@ -98,10 +98,7 @@ def test_an_archived_object_is_no_matter_of_credentials(name: str, status: int, 
 def test_tls_that_cannot_succeed_is_named_and_not_tried_again(
     cloud: Cloud, tmp_path: Path, sleeps: list[float], made: Callable[[CertificateAuthority], Identity] | None, why: str
 ) -> None:
-    context = None
-    if made is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made(CertificateAuthority()).write(tmp_path / "server.pem"))
+    context = server_context(made(CertificateAuthority()).write(tmp_path / "server.pem")) if made else None
     with LocalHttp(BaseHTTPRequestHandler, context) as server:
         options = cloud.options(f"https://127.0.0.1:{server.port}")
         with pytest.raises(
@@ -111,6 +108,16 @@ def test_tls_that_cannot_succeed_is_named_and_not_tried_again(
         assert not isinstance(caught.value, StorageUnavailableError) and not sleeps
         with pytest.raises(StorageError, match=f"^TLS .*{why}"):
             open_writable(options, SEGMENTS).put("key", b"")
+
+
+def test_a_small_upload_is_sent_again_if_a_service_is_silent(
+    cloud: Cloud, sleeps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_store, "UPLOAD_SECONDS", 2)
+    with ScriptedHttp([SILENCE]) as server:
+        with pytest.raises(StorageUnavailableError, match="bucket/p/key was not written in time"):
+            open_writable(cloud.options(server.url, read_timeout_ms=100), SEGMENTS).put("key", b"x")
+        assert len(server.requests) > 1
 
 
 def test_a_missing_bucket_names_the_bucket_and_the_option(cloud: Cloud) -> None:
@@ -232,7 +239,9 @@ def test_the_first_attempt_may_take_all_the_time_of_the_request(cloud: Cloud, mo
     with ScriptedHttp([part(b"data")]) as server:
         store = cloud.store(server.url, request_timeout_ms=60_000)
         connect, limits = store._service.connect, list[float | None]()
-        monkeypatch.setattr(store._service, "connect", lambda limit: limits.append(limit) or connect(limit))
+        monkeypatch.setattr(
+            store._service, "connect", lambda limit, **use: limits.append(limit) or connect(limit, **use)
+        )
         assert store.get("key", ByteRange(0, 4)) == b"data"
     assert limits == [60.0]
 

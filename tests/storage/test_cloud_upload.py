@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.stack.azurite import Azurite
-from tests.rigs.stack.fake_gcs import FakeGcs
+from tests.delta.clouds import Cloud
 from tiered_stream.errors import StorageBucketNotFoundError, StorageObjectNotFoundError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
@@ -17,14 +16,10 @@ from tiered_stream.storage.open_store import open_store, open_writable
 Options = Callable[[str], StorageOptions]
 
 
-@pytest.fixture(
-    params=[pytest.param("azurite", marks=pytest.mark.stack), pytest.param("fake_gcs", marks=pytest.mark.stack)]
-)
-def options(request: pytest.FixtureRequest) -> Options:
+@pytest.fixture
+def options(cloud: Cloud) -> Options:
     """Makes the options that lead to a bucket or container."""
-    server: Azurite | FakeGcs = request.getfixturevalue(request.param)
-    scheme = "az" if isinstance(server, Azurite) else "gs"
-    return lambda bucket: StorageOptions(uri=f"{scheme}://{bucket}", **server.options())  # type: ignore[arg-type]
+    return lambda bucket: cloud.storage.at(f"{cloud.scheme}://{bucket}")
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from tests.storage.scripted_http import ScriptedHttp
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.storage.attempts import AttemptError, FailureKind, RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.gcs import GoogleBucket
 from tiered_stream.storage.identity.google_identity import Kind, google_identity
 from tiered_stream.storage.open_store import open_store, open_writable
 
@@ -62,6 +63,15 @@ def test_an_upload_after_a_refusal_has_the_key_that_was_replaced(tmp_path: Path)
         assert len(server.requests) == 3
 
 
+def test_credentials_that_were_replaced_are_read_after_a_refused_request_for_a_token(tmp_path: Path) -> None:
+    bucket = GoogleBucket(replaced_key(tmp_path / "key", "http://127.0.0.1:1"), "bucket")
+    bucket.connect(60)
+    no_token = AttemptError(FailureKind.CREDENTIALS)
+    assert not bucket.shows_other_settings(no_token)
+    replace_key(tmp_path / "key")
+    assert bucket.shows_other_settings(no_token)
+
+
 FEDERATED = {
     "type": "external_account", "audience": "//iam.googleapis.com/pool", "token_url": "http://127.0.0.1:1/token",
     "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "credential_source": {"file": "/nonexistent"},
@@ -94,16 +104,18 @@ def test_federated_credentials_without_their_token_are_named_and_cannot_sign(
     assert store.signed_url("key", 60) is None
 
 
+def federated(folder: Path, url: str) -> StorageOptions:
+    """Credentials whose token service is at the URL."""
+    (folder / "subject").write_text("subject")
+    document = FEDERATED | {"token_url": f"{url}/token", "credential_source": {"file": str(folder / "subject")}}
+    return StorageOptions(uri="gs://bucket/p", gcs_endpoint_url=url, gcs_credentials_json=json.dumps(document))
+
+
 def test_a_token_of_federated_credentials_is_requested_again_if_the_service_is_busy(tmp_path: Path) -> None:
-    (tmp_path / "subject").write_text("subject")
     kind = "urn:ietf:params:oauth:token-type:access_token"
     token = {"access_token": "token", "issued_token_type": kind, "token_type": "Bearer", "expires_in": 3600}
     with ScriptedHttp([answer(503), answer(200, json.dumps(token).encode()), part(b"a")]) as server:
-        source = {"token_url": f"{server.url}/token", "credential_source": {"file": str(tmp_path / "subject")}}
-        options = StorageOptions(
-            uri="gs://bucket/p", gcs_endpoint_url=server.url, gcs_credentials_json=json.dumps(FEDERATED | source)
-        )
-        assert bytes(open_store(options).get("key", ByteRange(0, 1))) == b"a"
+        assert bytes(open_store(federated(tmp_path, server.url)).get("key", ByteRange(0, 1))) == b"a"
         assert len(server.requests) == 3
 
 
@@ -115,12 +127,8 @@ def test_a_token_of_federated_credentials_is_requested_again_if_the_service_is_b
     ],
 )  # fmt: skip
 def test_a_response_without_a_token_that_can_be_used_is_an_error_of_access(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "subject").write_text("subject")
     with ScriptedHttp([answer(200, content)]) as server:
-        source = {"token_url": f"{server.url}/token", "credential_source": {"file": str(tmp_path / "subject")}}
-        options = StorageOptions(
-            uri="gs://bucket/p", gcs_endpoint_url=server.url, gcs_credentials_json=json.dumps(FEDERATED | source)
-        )
+        options = federated(tmp_path, server.url)
         tokens = google_identity(options, "").tokens(RequestTimeouts.of(options))
         assert tokens is not None
         with pytest.raises(StorageAccessError):

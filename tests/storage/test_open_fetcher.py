@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
@@ -10,11 +10,11 @@ from typing import ClassVar
 import pytest
 
 from tests.storage.segment import segment
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.process.caches import MAX_OBJECTS
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.open_fetcher import fetcher_for, open_fetcher
 
@@ -59,19 +59,13 @@ def test_a_storage_that_is_not_known_names_what_is(options: StorageOptions, mess
         open_fetcher(options)
 
 
-class Own(RemoteStorageFetcher):
+class Own(IndexesOnly):
     """A user's own class, which tells when it is closed."""
 
     closed: ClassVar[list[str]] = []
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.name = properties["name"]
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        return b""
-
-    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        return {}
 
     def close(self) -> None:
         self.closed.append(self.name)

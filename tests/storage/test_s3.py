@@ -182,9 +182,11 @@ def test_requests_go_where_awss_rules_say(
     assert open_store(options).describe("key") == f"s3://{bucket}/p/key"
 
 
+OTHER_REGION = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
+
+
 def test_the_region_that_a_service_names_is_used_from_then_on() -> None:
-    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
-    with ScriptedHttp([answer(400, body), part(b"data"), part(b"data")]) as server:
+    with ScriptedHttp([answer(400, OTHER_REGION), part(b"data"), part(b"data")]) as server:
         store = S3.store(server.url)
         assert [store.get("key", ByteRange(0, 4)) for _ in range(2)] == [b"data"] * 2
     regions = [re.search(rb"Credential=[^/]+/\d+/([a-z0-9-]+)/s3", request)[1] for request in server.requests]  # type: ignore[index]
@@ -192,8 +194,7 @@ def test_the_region_that_a_service_names_is_used_from_then_on() -> None:
 
 
 def test_a_request_that_was_sent_before_the_region_was_known_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
-    script = [answer(400, body), part(b"later"), answer(400, body), part(b"early")]
+    script = [answer(400, OTHER_REGION), part(b"later"), answer(400, OTHER_REGION), part(b"early")]
     get: Callable[..., object] = obstore.get
 
     def get_after_another(*arguments: object, **named: object) -> object:
@@ -210,13 +211,12 @@ def test_a_request_that_was_sent_before_the_region_was_known_is_sent_again(monke
 
 
 def test_a_client_that_was_made_before_the_region_was_known_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
-    script = [answer(400, body), part(b"later"), answer(400, body), part(b"early"), part(b"third")]
+    script = [answer(400, OTHER_REGION), part(b"later"), answer(400, OTHER_REGION), part(b"early"), part(b"third")]
     connect = S3Bucket.connect
 
-    def connect_before_another(bucket: S3Bucket, seconds: float) -> object:
+    def connect_before_another(bucket: S3Bucket, seconds: float, **use: bool) -> object:
         monkeypatch.setattr(S3Bucket, "connect", connect)
-        client = connect(bucket, seconds)
+        client = connect(bucket, seconds, **use)
         assert store.get("later", ByteRange(0, 5)) == b"later"
         return client
 

@@ -31,6 +31,7 @@ from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.s3_client import S3Access, S3Session
 
 S3 = CLOUDS["s3"]
+LAKE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
 ENDPOINTS = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "ENDPOINT_URL", "endpoint_url"]
 
 
@@ -104,9 +105,8 @@ def test_a_session_token_of_other_credentials_is_not_sent_with_the_given_ones(
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "of others")
-    storage = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
     with pytest.raises(ConfigurationError, match=f"environment variable {variable} "):
-        delta_storage_options(storage, "lake")
+        delta_storage_options(LAKE, "lake")
     with ScriptedHttp([part(b"data")]) as server:
         S3.store(server.url).get("key", ByteRange(0, 4))
         assert b"x-amz-security-token" not in server.requests[0].lower()
@@ -130,8 +130,7 @@ def test_a_profile_that_accelerates_uploads_does_not_move_a_table(tmp_path: Path
     (tmp_path / "AWS_CONFIG_FILE").write_text("[default]\ns3 =\n  use_accelerate_endpoint = true\n")
     at_aws = TableStorage(None, "eu-west-1", None, "id", "secret")
     assert S3Session(at_aws, "lake", TABLES).bucket_url == "https://lake.s3.eu-west-1.amazonaws.com"
-    elsewhere = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
-    assert S3Session(elsewhere, "lake", TABLES).bucket_url == "http://lake:9000/lake"
+    assert S3Session(LAKE, "lake", TABLES).bucket_url == "http://lake:9000/lake"
 
 
 @pytest.mark.parametrize("variable", ["PROXY_URL", "SERVER_SIDE_ENCRYPTION", "ALLOW_INVALID_CERTIFICATES"])
@@ -140,7 +139,7 @@ def test_a_variable_that_only_deltalake_reads_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv(variable, "AES256")
     with pytest.raises(ConfigurationError, match=f"environment variable {variable} "):
-        delta_storage_options(TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret"), "lake")
+        delta_storage_options(LAKE, "lake")
 
 
 @pytest.mark.parametrize("load", ["AWS_FORCE_CREDENTIAL_LOAD", "AWS_S3_LOCKING_PROVIDER"])
@@ -148,12 +147,11 @@ def test_a_variable_that_only_deltalake_reads_is_refused_by_name(
 def test_a_role_that_deltalake_would_take_in_place_of_the_keys_is_refused(
     monkeypatch: pytest.MonkeyPatch, load: str, role: str
 ) -> None:
-    storage = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
     monkeypatch.setenv(role, "arn:aws:iam::123456789012:role/writer")
-    delta_storage_options(storage, "lake")
+    delta_storage_options(LAKE, "lake")
     monkeypatch.setenv(load, "true")
     with pytest.raises(ConfigurationError, match=f"environment variable {role} "):
-        delta_storage_options(storage, "lake")
+        delta_storage_options(LAKE, "lake")
 
 
 @pytest.mark.parametrize("variable", ["AWS_CONDITIONAL_PUT", "AWS_COPY_IF_NOT_EXISTS", "AWS_UNSIGNED_PAYLOAD"])

@@ -1,4 +1,4 @@
-"""Sums by buckets: as a plain sum over the rows gives them, however the rows are shared out."""
+"""Row hashes and their sums by buckets: as a plain sum over the rows gives them, however the rows are shared out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.delta.archive import ODD, everything, options
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.records.row_hash import BUCKET, HASHED, Numbers, bucket_sums, row_hashes
 from tiered_stream.verification import sums_source
-from tiered_stream.verification.sums_source import SUMS, split_sums
+from tiered_stream.verification.sums_source import ROW_HASHES, SUMS, split_hashes, split_sums
 
 Sums = dict[int, tuple[int, int, int]]
 ROWS = st.dictionaries(st.integers(0, 5 * BUCKET) | st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1))
@@ -50,7 +50,7 @@ def test_sums_add_up_wherever_the_rows_are_cut(rows: dict[int, int], cuts: list[
 
 
 @pytest.mark.parametrize("columns", [HASHED, ("timestamp", "value")])
-def test_tasks_give_the_sums_of_the_hashes_of_all_rows(
+def test_tasks_give_the_hashes_of_all_rows_and_their_sums(
     columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sums_source, "BATCH_ROWS", 100)
@@ -67,3 +67,9 @@ def test_tasks_give_the_sums_of_the_hashes_of_all_rows(
     assert sum(in_all["records_sum"].to_pylist()) == wanted.num_rows
     assert sum(in_all["low_sum"].to_pylist()) == sum(each % 2**32 for each in hashes.tolist())
     assert sum(in_all["high_sum"].to_pylist()) == sum(each % 2**64 // 2**32 for each in hashes.tolist())
+
+    rows = pa.Table.from_batches([rows for split in planned(settings) for rows in split_hashes(split, parsed)])
+    assert rows.column_names == list(ROW_HASHES)
+    order = [(name, "ascending") for name in ROW_HASHES[:3]]
+    hashed = wanted.select(ROW_HASHES[:3]).append_column("hash", pa.array(hashes))
+    assert rows.sort_by(order).to_pydict() == hashed.sort_by(order).to_pydict()

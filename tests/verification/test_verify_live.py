@@ -12,7 +12,7 @@ from tests.rigs.stack.bulk import produce_bulk
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
 from tiered_stream import land, verify
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.records.row_hash import BUCKET
 from tiered_stream.spark.report_addresses import addresses_option
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.slow
 
 RECORDS = 200_000
 TOPIC = "verified"
-PARTITION = TopicPartition(TOPIC, 0)
 
 
 @pytest.fixture(scope="module")

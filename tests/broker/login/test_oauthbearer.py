@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.broker.certificates import CertificateAuthority
+from tests.broker.certificates import CertificateAuthority, server_context
+from tests.broker.secure import OAUTHBEARER
 from tests.broker.token_server import TokenServer
 from tests.dripping import BODY, CHUNKS, HEADERS, dripping
 from tests.local_http import Answer
@@ -21,7 +21,6 @@ from tiered_stream.errors import (
     TieredStreamError,
 )
 
-MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 URL = "sasl.oauthbearer.token.endpoint.url"
 PROVIDER = "sasl.oauthbearer.token.provider"
 NO_WAIT = {"sasl.login.retry.backoff.ms": "1", "sasl.login.retry.backoff.max.ms": "0"}
@@ -34,7 +33,8 @@ def server() -> Iterator[TokenServer]:
 
 
 def tokens(properties: Mapping[str, str], jaas: str = "") -> LoginTokens:
-    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{MODULE} required {jaas};", **NO_WAIT, **properties}
+    login = f"{OAUTHBEARER} required {jaas};"
+    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": login, **NO_WAIT, **properties}
     found: LoginTokens = sasl_settings(ConfigValues(given), "SASL_SSL")["sasl_oauth_token_provider"]
     return found
 
@@ -152,8 +152,7 @@ def test_an_endpoint_that_is_not_there_is_named() -> None:
 
 def test_the_endpoints_certificate_is_checked_by_the_trust_store_of_the_jaas_entry(tmp_path: Path) -> None:
     authority = CertificateAuthority()
-    identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    identity.load_cert_chain(authority.issue("endpoint").write(tmp_path / "endpoint.pem"))
+    identity = server_context(authority.issue("endpoint").write(tmp_path / "endpoint.pem"))
     trust = authority.write(tmp_path / "trust.pem")
     client = 'clientId="reader" clientSecret="hunter2"'
     with TokenServer({"reader": "hunter2"}, identity=identity) as server:

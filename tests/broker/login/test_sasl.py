@@ -10,15 +10,14 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.abc import SaslMechanism
 
 import tiered_stream.broker.wire.kafka_python  # noqa: F401  # registers the mechanisms
+from tests.broker.secure import PLAIN, SCRAM
 from tests.without_packages import run_without
 from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.kerberos import KerberosIdentity, kerberos_identity
 from tiered_stream.broker.login.sasl import parse_jaas, sasl_settings
 from tiered_stream.errors import ConfigurationError
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 WITHOUT_GSSAPI = """
 from tiered_stream.broker.client_properties import BrokerConfig

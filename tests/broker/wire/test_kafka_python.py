@@ -25,7 +25,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.protocol.parser import KafkaProtocol
 
 import tiered_stream
-from tests.broker.certificates import CertificateAuthority
+from tests.broker.certificates import CertificateAuthority, server_context
 from tests.broker.responses import DescribedTopic, fetch_response, fetched_partition, metadata_response
 from tiered_stream.broker.wire.kafka_python import ConnectionManager, InterpretingProtocol
 from tiered_stream.broker.wire.location_messages import (
@@ -140,6 +140,19 @@ def test_what_is_said_again_is_not_decoded_again() -> None:
     assert answered(protocol, MetadataRequest(topics=None), 12, content) is first, "several questions take turns"
 
 
+def test_what_several_brokers_say_is_decoded_and_kept_once() -> None:
+    net, content = NetworkSelector(), b"\0" + bytes(METADATA.encode(version=12))
+    manager = ConnectionManager(net, bootstrap_servers="127.0.0.1:1,127.0.0.1:2")
+    responses = []
+    for broker, end in zip(manager.cluster.bootstrap_brokers(), socket.socketpair(), strict=True):
+        with end:
+            connection = manager.get_connection(broker.node_id)
+            connection.connection_made(KafkaTCPTransport(net, end, "127.0.0.1"))
+            responses.append(answered(connection.parser, MetadataRequest(topics=None), 12, content))
+    net.close()
+    assert responses[0] is responses[1]
+
+
 def test_bytes_that_come_together_with_the_connections_end_are_received() -> None:
     """A broker that refuses a login answers and closes."""
 
@@ -224,7 +237,5 @@ def connection_to(
 
 
 def _serve_tls(serve: Callable[[socket.socket], None], connection: socket.socket, identity: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(identity)
-    with context.wrap_socket(connection, server_side=True) as wrapped:
+    with server_context(identity).wrap_socket(connection, server_side=True) as wrapped:
         serve(wrapped)

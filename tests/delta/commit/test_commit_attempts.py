@@ -371,15 +371,33 @@ def test_a_new_field_that_the_table_has_in_another_case_is_refused(files: TableS
     """Readers that heed case, such as deltalake, would find nulls in its place."""
     commits = TableCommits(replace(planned(files), grow=lambda *_: False), lambda *_: None)
     add_columns(files, StructType().add("new", LongType()))
-    batch = plain(3)
-    schema = mark_grown(pa.schema([*batch.schema, pa.field(name, pa.int64())]))
-    made = written_rows(files, pa.RecordBatch.from_arrays([*batch.columns, pa.array(range(3))], schema=schema))
+    made = written_with_field(files, name)
     if name == "new":
         commits.commit(QUERY, 0, made)
         assert table(files).to_pyarrow_table()["new"].to_pylist() == [0, 1, 2]
     else:
         with pytest.raises(TableError, match=f"its column new is called {name}"):
             commits.commit(QUERY, 0, made)
+
+
+def written_with_field(files: TableSpec, name: str) -> list[DataFile]:
+    """Three records with a field that was not planned."""
+    batch = plain(3)
+    schema = mark_grown(pa.schema([*batch.schema, pa.field(name, pa.int64())]))
+    return written_rows(files, pa.RecordBatch.from_arrays([*batch.columns, pa.array(range(3))], schema=schema))
+
+
+def test_a_batch_that_another_driver_commits_while_columns_are_added_is_committed_once(files: TableSpec) -> None:
+    other = table_commits(files)
+
+    def grow(*_: Any) -> bool:
+        add_columns(files, StructType().add("new", LongType()))
+        other.commit(QUERY, 0, written(files, 3))
+        return True
+
+    commits = TableCommits(replace(planned(files), grow=grow), lambda *_: None)
+    assert commits.commit(QUERY, 0, written_with_field(files, "new")) is None
+    assert offsets(files) == [0, 1, 2]
 
 
 def paths(files: TableSpec) -> list[str]:

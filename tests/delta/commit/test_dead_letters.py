@@ -356,8 +356,7 @@ def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_a
     damage(folder, ignored)
     which, rows = sql.col("id") == 3, spark.range(3, 4)
     address, replaced = TableAddress(str(folder), None, folder.as_uri()), {"replaceWhere": "id = 3"}
-    spark.conf.set(f"spark.sql.files.{ignored}", "true")
-    try:
+    with configured(spark, {f"spark.sql.files.{ignored}": "true"}):
         for change in (
             lambda: remove_dead_letters(spark, target, which),
             lambda: update_dead_letters(spark, target, which, {"id": sql.lit(4)}),
@@ -366,5 +365,3 @@ def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_a
         ):
             with pytest.raises((TableError, *JAVA_ERRORS)):
                 change()
-    finally:
-        spark.conf.unset(f"spark.sql.files.{ignored}")

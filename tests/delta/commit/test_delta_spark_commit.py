@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
 from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, planned, table, written
+from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, is_conflict
 from tiered_stream.delta.commit.commit_attempts import TableCommits
@@ -206,13 +207,10 @@ def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) ->
     create_table(
         files, table_schema(True, None), {"delta.checkpointInterval": "4", "delta.autoOptimize.autoCompact": "true"}
     )
-    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "3")
-    try:
+    with configured(spark, {"spark.databricks.delta.autoCompact.minNumFiles": "3"}):
         commits = by_spark(spark, files)
         for batch_id in range(5):
             commits.commit(QUERY, batch_id, written(files, 2, 2 * batch_id))
-    finally:
-        spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
     assert offsets(files) == list(range(10))
     operations = [entry["operation"] for entry in table(files).history()]
     assert operations.count("OPTIMIZE") >= 1 and operations.count("STREAMING UPDATE") == 5

@@ -20,6 +20,7 @@ from tiered_stream.errors import ConfigurationError, TableError
 
 TOPIC = "corrected"
 WRONG, RIGHT = "id BIGINT, name STRING", "id STRING, name STRING"
+BY_ID, BY_NAME = {"ingest.clusterBy": "id"}, {"ingest.clusterBy": "name"}
 
 
 @pytest.fixture
@@ -61,22 +62,25 @@ def test_a_corrected_schema_lands_after_a_first_run_that_failed(
             run(spark, bucket, WRONG, lane, given)
 
 
-@pytest.mark.parametrize("lane", ["direct", "spark"])
+@pytest.mark.parametrize(
+    ("lane", "clustered", "corrected"),
+    [("direct", {}, BY_ID), ("spark", {}, BY_ID), ("direct", BY_NAME, BY_ID), ("spark", BY_NAME, {})],
+)
 def test_corrected_properties_and_clustering_are_those_of_the_table(
-    spark: SparkSession, bucket: Path, lane: str
+    spark: SparkSession, bucket: Path, lane: str, clustered: Mapping[str, str], corrected: Mapping[str, str]
 ) -> None:
     def settings(given: Mapping[str, str]) -> dict[str, str]:
         return {"ingest.commit": "spark", **{f"ingest.tableProperty.{name}": value for name, value in given.items()}}
 
-    first = {"ingest.value.format": "json", "ingest.value.schema": WRONG}
+    first = {"ingest.value.format": "json", "ingest.value.schema": WRONG, **clustered}
     options = topic_options(bucket, TOPIC, first | settings({"delta.checkpointInterval": "7"}))
     plan_query(spark, options=options, table=str(bucket.parent / "table"), run=QueryRun("/not/yet"), lane=lane)
     asked = {"delta.checkpointInterval": "9", "delta.appendOnly": "true"}
-    run(spark, bucket, RIGHT, lane, {**settings(asked), "ingest.clusterBy": "id"})
+    run(spark, bucket, RIGHT, lane, settings(asked) | corrected)
     table = DeltaTable(bucket.parent / "table")
     assert (table.to_pyarrow_table().num_rows, table.metadata().configuration) == (50, asked)
     (detail,) = spark.sql(f"DESCRIBE DETAIL delta.`{bucket.parent / 'table'}`").collect()
-    assert list(detail["clusteringColumns"]) == ["id"]
+    assert list(detail["clusteringColumns"]) == list(corrected.values())
 
 
 def test_a_table_that_anything_else_has_changed_is_not_replaced(spark: SparkSession, bucket: Path) -> None:

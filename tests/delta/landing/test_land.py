@@ -269,11 +269,12 @@ def test_the_lane_is_the_one_that_a_table_of_delta_spark_allows(
 ) -> None:
     table = str(tmp_path / "table")
     spark.sql(f"CREATE TABLE delta.`{table}` {definition}")
-    landing = planned(spark, table)
+    landing = planned(spark, table, **{"ingest.compactEvery": "50"})
     if reason is None:
-        assert landing.lane is Lane.DIRECT
+        assert landing.lane is Lane.DIRECT and "ingest.compactEvery" not in landing.reason
         return
     assert landing.lane is Lane.SPARK and reason in landing.reason and "\n" not in landing.reason
+    assert "ingest.compactEvery has no effect" in landing.reason
     with pytest.raises(ConfigurationError, match=f"{table}: .*{reason}"):
         planned(spark, table, "direct")
 

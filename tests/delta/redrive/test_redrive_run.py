@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from pyspark.sql import functions as sql
 from tests.delta.set_aside import SetAside, damage, of
 from tests.delta.test_typed_tables import Typed
 from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
@@ -93,12 +95,8 @@ def test_no_setting_of_the_session_lets_a_redrive_leave_out_letters(
 ) -> None:
     table = Redriven(spark, tmp_path)
     damage(table.dead, ignored)
-    spark.conf.set(f"spark.sql.files.{ignored}", "true")
-    try:
-        with pytest.raises((TableError, *JAVA_ERRORS)):
-            table.redrive()
-    finally:
-        spark.conf.unset(f"spark.sql.files.{ignored}")
+    with configured(spark, {f"spark.sql.files.{ignored}": "true"}), pytest.raises((TableError, *JAVA_ERRORS)):
+        table.redrive()
 
 
 @pytest.mark.slow
@@ -170,6 +168,29 @@ def test_a_table_that_cannot_be_written_keeps_no_letters_of_other_topics_back(
     report = aside.redrive({"subscribePattern": ".*"}, table="{topic}")
     assert (aside.rows("a"), aside.marks) == (of("a", 0), set())
     assert {topic: count for (topic, _), count in report.left.items()} == {"a": 1, "b": 1}
+
+
+def fails_on_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """No rows, if there are none."""
+    if batch.num_rows:
+        raise ValueError("no service")
+    return batch
+
+
+@pytest.mark.slow
+def test_an_error_in_tasks_of_one_topic_keeps_no_letters_of_other_topics_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    aside = SetAside(spark, tmp_path)
+    for topic in ("a", "b"):
+        aside.create_table(topic)
+        aside.write({0: b'{"id": 0}', 1: b"garbage"}, topic, topic)
+
+    failing = {"subscribe": "a,b", "ingest.topic.a.transform": f"{__name__}:{fails_on_rows.__name__}"}
+    with pytest.raises(TableError, match=rf"{aside.table('a')} .*no service"):
+        aside.redrive(failing, table="{topic}")
+    assert (aside.rows("a"), aside.rows("b"), aside.marks) == ([], of("b", 0), set())
+    assert aside.letters == of("a", 0, 1) + of("b", 1)
 
 
 @pytest.mark.slow

@@ -134,6 +134,12 @@ def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str]
     assert storage.azure_client_secret is None
 
 
+def test_the_driver_keeps_the_sessions_endpoint_if_tasks_do_not_follow_another_setting() -> None:
+    given = {"fs.azure.abfs.endpoint": "localhost:10000", KEY: SECRET, "fs.azure.appendblob.directories": "/logs"}
+    storage, why_not = session(given).find(TableStorage())
+    assert why_not is not None and storage == TableStorage(azure_endpoint_url="https://localhost:10000/mine")
+
+
 @pytest.mark.parametrize("own", [{}, {"ingest.storage.azure.sas.token": "sig=x"}])
 def test_a_key_in_the_environment_is_a_reason_unless_a_key_is_given(
     monkeypatch: pytest.MonkeyPatch, own: Mapping[str, str]

@@ -82,6 +82,11 @@ def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str]
     assert why_not is not None and reason in why_not and "secret" not in why_not
 
 
+def test_the_driver_keeps_the_sessions_endpoint_if_tasks_do_not_follow_another_setting() -> None:
+    storage, why_not = session({ROOT: "http://fake:4443/", "fs.gs.proxy.address": "proxy:3128"}).find(TableStorage())
+    assert why_not is not None and storage == TableStorage(gcs_endpoint_url="http://fake:4443")
+
+
 def test_credentials_in_the_environment_are_a_reason_if_the_session_uses_the_machines_account(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -96,6 +96,11 @@ def test_a_topic_with_the_name_of_the_table_for_dead_letters_is_refused() -> Non
         known.check_separate_tables(["orders", "dead"])
 
 
+def test_a_table_for_rows_and_for_dead_letters_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"table /lake/ab .*ingest\.deadLetterTable"):
+        replace(routing(*ROUTES), dead_letter_folders={"/lake/ab/": "file:///lake/ab"})
+
+
 def test_a_topic_without_a_table_is_told() -> None:
     with pytest.raises(TableError, match=r"topic x: .*ingest\.table.*ingest\.route"):
         routing(Route("a", "/a", "file:///a")).target("x")

@@ -134,6 +134,18 @@ def test_what_a_topic_cannot_have_for_itself_is_refused(name: str) -> None:
         check_names({name: "x"})
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("ingest.topic.a.keys", "ingest.topic.a.KEYS"), ("ingest.topic.a.table", "Ingest.Topic.a.table"),
+     ("ingest.topic.a.tableProperty.x", "ingest.topic.a.TableProperty.x")],
+)  # fmt: skip
+def test_a_setting_of_a_topic_in_two_spellings_is_refused(one: str, other: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"topic a .*twice.* {other}"):
+        topic_overrides({one: "x", other: "y"})
+    of_two = {one: "x", other.replace(".a.", ".A."): "y", "ingest.topic.a.tableProperty.X": "z"}
+    assert set(topic_overrides(of_two)) == {"a", "A"}
+
+
 def test_topics_of_one_table_have_their_own_settings_in_place_of_the_others() -> None:
     settings = {
         "ingest.topic.a.COMPRESSION": "zstd", "ingest.topic.b.compression": "zstd", "ingest.compression": "none",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.delta import committing
 from tests.delta.clouds import Cloud, azure, google, keys, stored
-from tests.delta.committing import put
+from tests.delta.committing import put, upload_error
 from tests.delta.made_batches import ORDERS, plain
 from tests.rigs.stack.s3_client import REGION
 from tests.storage.scripted_http import ScriptedHttp, error
@@ -95,12 +95,7 @@ def refused_by(answers: list[bytes], **access: str) -> str:
     with ScriptedHttp(answers) as server:
         endpoint = f"{server.url}/mine"
         storage = TableStorage(azure_account_name="mine", azure_endpoint_url=endpoint, **access)  # type: ignore[arg-type]
-        folder = open_data_folder(TableSpec("az://lake/t", storage), UploadThreads())
-        put(folder, {"part-0": b"content"})
-        with pytest.raises(OSError, match="t/part-0 ") as caught:
-            folder.wait()
-        folder.close()
-    return str(caught.value)
+        return upload_error(TableSpec("az://lake/t", storage))
 
 
 @pytest.mark.parametrize("access", [{"azure_account_key": SECRET}, {"azure_sas_token": SIGNATURE}])
@@ -121,17 +116,11 @@ def test_a_service_that_is_not_there_is_named() -> None:
     storage = TableStorage(
         azure_account_name="mine", azure_account_key=SECRET, azure_endpoint_url="http://127.0.0.1:1/mine"
     )
-    folder = open_data_folder(TableSpec("az://lake/t", storage), UploadThreads())
-    put(folder, {"part-0": b"content"})
-    with pytest.raises(OSError, match=r"127\.0\.0\.1:1/mine \(option ingest\.storage\.azure\.endpoint\.url\) "):
-        folder.wait()
-    folder.close()
+    error = upload_error(TableSpec("az://lake/t", storage))
+    assert "127.0.0.1:1/mine (option ingest.storage.azure.endpoint.url) " in error
 
 
 def test_credentials_that_cannot_be_read_fail_the_task_without_a_secret() -> None:
-    folder = open_data_folder(TableSpec("gs://lake/t", TableStorage(gcs_credentials_json=SECRET)), UploadThreads())
-    put(folder, {"part-0": b"content"})
-    with pytest.raises(OSError, match=r"gs://lake.*ingest\.storage\.gcs\.credentials\.json") as caught:
-        folder.wait()
-    folder.close()
-    assert SECRET not in str(caught.value)
+    error = upload_error(TableSpec("gs://lake/t", TableStorage(gcs_credentials_json=SECRET)))
+    assert re.search(r"gs://lake.*ingest\.storage\.gcs\.credentials\.json", error)
+    assert SECRET not in error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,15 +14,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.delta import committing
-from tests.delta.committing import put
+from tests.delta.clouds import in_s3, keys, stored
+from tests.delta.committing import put, upload_error
 from tests.delta.made_batches import ORDERS, plain
 from tests.rigs.stack.customer_keys import KEY, CustomerKeyHandler
 from tests.rigs.stack.http_front import HttpFront
 from tests.rigs.stack.older_s3 import older
 from tests.rigs.stack.processes import free_ports
-from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.versitygw import VersityGateway
-from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import data_folder, s3_upload
 from tiered_stream.delta.write.data_folder import MEMORY_BYTES, UploadThreads
 from tiered_stream.delta.write.file_systems import deltalake_arguments, open_folder
@@ -38,42 +39,26 @@ BUCKET = "lake"
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
     folder = tmp_path_factory.mktemp("lake")
-    gateway = VersityGateway(folder / "versitygw", folder / "buckets")
-    gateway.start()
-    gateway.client().create_bucket(Bucket=BUCKET)
-    yield gateway
-    gateway.stop()
+    with VersityGateway(folder / "versitygw", folder / "buckets") as gateway:
+        gateway.client().create_bucket(Bucket=BUCKET)
+        yield gateway
 
 
 @pytest.fixture
 def files(lake: VersityGateway, request: pytest.FixtureRequest) -> TableSpec:
-    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-    return TableSpec(f"s3://{BUCKET}/{request.node.name}", storage)
+    return in_s3(lake, f"s3://{BUCKET}/{request.node.name}")
 
 
-def stored(lake: VersityGateway, files: TableSpec, path: str) -> bytes:
-    key = f"{files.uri.removeprefix(f's3://{BUCKET}/')}/{path}"
-    return lake.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+def rows(files: TableSpec, paths: list[str]) -> int:
+    return sum(pq.read_metadata(io.BytesIO(stored(files, path))).num_rows for path in paths)
 
 
-def keys(lake: VersityGateway, files: TableSpec) -> list[str]:
-    prefix = files.uri.removeprefix(f"s3://{BUCKET}/") + "/"
-    found = lake.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-    return [each["Key"].removeprefix(prefix) for each in found]
-
-
-def rows(files: TableSpec, lake: VersityGateway, paths: list[str]) -> int:
-    return sum(pq.read_metadata(io.BytesIO(stored(lake, files, path))).num_rows for path in paths)
-
-
-def test_a_file_gets_no_larger_than_one_put_may_be(
-    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_gets_no_larger_than_one_put_may_be(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(S3Uploads, "max_bytes", 150_000)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 100_000)
     written = committing.written(replace(files, target_bytes=8 << 30, compression="none"), 40_000, parts=4)
     assert len(written) > 1
-    assert rows(files, lake, [file.path for file in written]) == 40_000
+    assert rows(files, [file.path for file in written]) == 40_000
 
 
 def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableSpec) -> None:
@@ -96,15 +81,11 @@ class Flipped(s3_upload.ChecksummedFile):
 
 @pytest.mark.parametrize("content", [b"all of it", bytes(2 * MEMORY_BYTES)], ids=["small", "large"])
 def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
-    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
+    files: TableSpec, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
     monkeypatch.setattr(s3_upload, "ChecksummedFile", Flipped)
-    folder = open_data_folder(files, UploadThreads())
-    put(folder, {"part-0": content})
-    with pytest.raises(OSError, match="part-0 .*(BadDigest|checksum)"):
-        folder.wait()
-    folder.close()
-    assert keys(lake, files) == []
+    assert re.search("part-0 .*(BadDigest|checksum)", upload_error(files, content))
+    assert keys(files) == []
 
 
 def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,13 +101,13 @@ def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytes
     writer.close()
 
 
-def test_days_are_files_in_their_folders(files: TableSpec, lake: VersityGateway) -> None:
+def test_days_are_files_in_their_folders(files: TableSpec) -> None:
     writer = TableWriter(replace(files, day_column="day"), 0, UploadThreads())
     writer.add(ORDERS, plain(10))
     written = writer.finish()
     writer.close()
     assert [file.path.partition("/")[0] for file in written] == [f"day={file.day}" for file in written]
-    assert rows(files, lake, [file.path for file in written]) == 10
+    assert rows(files, [file.path for file in written]) == 10
 
 
 @pytest.mark.parametrize("flips", [False, True])
@@ -135,32 +116,27 @@ def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
 ) -> None:
     if flips:
         monkeypatch.setattr(s3_upload, "ChecksummedFile", Flipped)
-    (port,) = free_ports(1)
-    front = HttpFront(port, lake.port, older(lake))
-    front.start()
-    storage = replace(files.storage, s3_endpoint_url=f"http://127.0.0.1:{port}")
+    front = HttpFront(free_ports(1)[0], lake.port, older(lake))
+    storage = replace(files.storage, s3_endpoint_url=front.endpoint)
     folder = open_data_folder(replace(files, storage=storage), UploadThreads())
     written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES) for number in range(1, 3)}
-    put(folder, written)
-    if flips:
-        with pytest.raises(OSError, match="part-1 .*BadDigest"):
+    with front:
+        put(folder, written)
+        if flips:
+            with pytest.raises(OSError, match="part-1 .*BadDigest"):
+                folder.wait()
+        else:
             folder.wait()
-    else:
-        folder.wait()
-        assert {path: stored(lake, files, path) for path in written} == written
-    folder.close()
-    front.stop()
+            assert {path: stored(files, path) for path in written} == written
+        folder.close()
 
 
 @pytest.fixture
 def locked(lake: VersityGateway, files: TableSpec) -> Iterator[TableSpec]:
     """A table's files behind a front that demands the key of each object."""
-    (port,) = free_ports(1)
-    front = HttpFront(port, lake.port, CustomerKeyHandler)
-    front.start()
-    storage = replace(files.storage, s3_endpoint_url=f"http://127.0.0.1:{port}", s3_customer_key=KEY)
-    yield replace(files, storage=storage)
-    front.stop()
+    with HttpFront(free_ports(1)[0], lake.port, CustomerKeyHandler) as front:
+        storage = replace(files.storage, s3_endpoint_url=front.endpoint, s3_customer_key=KEY)
+        yield replace(files, storage=storage)
 
 
 def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(locked: TableSpec) -> None:
@@ -178,10 +154,7 @@ def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(lo
 
 def test_no_object_is_given_without_the_key_of_ones_own(locked: TableSpec) -> None:
     without = replace(locked, storage=replace(locked.storage, s3_customer_key=None))
-    folder = open_data_folder(without, UploadThreads())
-    put(folder, {"a": b"content"})
-    with pytest.raises(OSError, match="The key is missing"):
-        folder.wait()
+    assert "The key is missing" in upload_error(without)
     with pytest.raises(StorageError, match="400 InvalidRequest"):
         open_store(without.storage.at(without.uri)).get("a", ByteRange(0, 7))
 

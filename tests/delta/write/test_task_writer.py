@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.archives import planned
 from tests.delta.archive import ODD, everything, in_order, options
 from tests.delta.committing import folder_of
 from tests.delta.made_batches import ORDERS, decoded, plain
@@ -28,25 +29,21 @@ from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folder import DataFolder
 from tiered_stream.delta.write.task_writer import TableRows, TargetRows, TaskTables, TaskWriter, write_splits
 from tiered_stream.errors import TableError
-from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.model import Split, TopicPartition
-from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.plan.batch import plan_batch
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.read import split_reader, task_storage
-
-HEADERS = {"includeHeaders": "true"}
 
 
 def routed(folder: Path, name: str = "table") -> TableRows:
     return TableRows(Routing(TableSpec(""), (Route(".*", name, f"{folder.as_uri()}/{name}"),)))
 
 
-def splits_of(parsed: Options) -> list[Split]:
-    tier = open_log_source(parsed)
-    try:
-        return plan_batch(parsed, tier)
-    finally:
-        tier.close()
+def written_of(
+    folder: Path, name: str = "table", tables: TaskTables = task_writer.ALL_TABLES, **given: str
+) -> task_writer.Written:
+    """Everything in the topics, as one task writes it."""
+    reading = options(ODD, given)
+    return write_splits(planned(reading), parse_options(reading, streaming=False), routed(folder, name), 7, tables)
 
 
 def read(files: list[DataFile]) -> pa.Table:
@@ -67,8 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_record_of_the_splits_is_in_the_files(folder: Path) -> None:
-    parsed = parse_options(options(ODD), streaming=False)
-    written = write_splits(splits_of(parsed), parsed, routed(folder), task=7)
+    written = written_of(folder)
     (file,) = written.files  # small segments of four partitions
     assert in_order(read([file])).equals(everything(ODD))
     assert written.metrics.records == file.records == everything(ODD).num_rows
@@ -76,8 +72,7 @@ def test_every_record_of_the_splits_is_in_the_files(folder: Path) -> None:
 
 
 def test_each_topic_is_in_the_files_of_its_own_table(folder: Path) -> None:
-    parsed = parse_options(options(ODD), streaming=False)
-    tables = by_table(write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), task=7).files)
+    tables = by_table(written_of(folder, "{topic}").files)
     assert {table.rpartition("/")[2] for table in tables} == set(ODD.split(","))
     for table, files in tables.items():
         topic = table.rpartition("/")[2]
@@ -127,8 +122,7 @@ def test_what_a_task_fetches_and_what_it_writes_is_paced(folder: Path, monkeypat
     monkeypatch.setattr(split_reader, "pace_of", pace_of)
     monkeypatch.setattr(task_writer, "pace_of", pace_of)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 1000)
-    parsed = parse_options(options(ODD, {"remote.max.bytes.per.second": "1m"}), streaming=False)
-    written = write_splits(splits_of(parsed), parsed, routed(folder), task=7)
+    written = written_of(folder, **{"remote.max.bytes.per.second": "1m"})
     (file,) = written.files
     assert paced["fetch"] == written.metrics.remote_fetch_bytes > 0
     assert 0.5 * file.size < paced["write"] <= file.size  # all but its footer
@@ -184,9 +178,8 @@ CODECS, TXN = ODD.split(",")
 
 def test_a_table_that_cannot_be_written_fails_the_task(folder: Path) -> None:
     (folder / CODECS).write_text("no folder")
-    parsed = parse_options(options(ODD), streaming=False)
     with pytest.raises(TableError, match=f"/{CODECS} "):
-        write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), task=7)
+        written_of(folder, "{topic}")
 
 
 @pytest.mark.parametrize("row_group", [16 << 20, 1])
@@ -195,8 +188,7 @@ def test_a_table_that_cannot_be_written_is_reported_with_its_offsets_and_the_oth
 ) -> None:
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", row_group)
     (folder / CODECS).write_text("no folder")
-    parsed = parse_options(options(ODD), streaming=False)
-    written = write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), 7, TaskTables(park=True))
+    written = written_of(folder, "{topic}", TaskTables(park=True))
     assert in_order(read(written.files)).equals(everything(TXN))
     (held,) = written.held
     assert held.table == f"{folder.as_uri()}/{CODECS}" and f"/{CODECS} " in held.reason
@@ -244,15 +236,12 @@ def ends(topic: str) -> dict[TopicPartition, tuple[int, int]]:
 
 
 def test_rows_for_a_parked_table_are_not_written_but_told(folder: Path) -> None:
-    parsed = parse_options(options(ODD), streaming=False)
     tables = TaskTables([f"{folder.as_uri()}/{CODECS}", f"{folder.as_uri()}/without-rows"], park=True)
-    written = write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), 7, tables)
+    written = written_of(folder, "{topic}", tables)
     assert [(held.table, held.offsets) for held in written.held] == [(tables.held[0], ends(CODECS))]
     assert {each.name for each in folder.iterdir()} == {TXN}
 
 
 def test_one_table_alone_is_written_where_it_is_caught_up(folder: Path) -> None:
-    parsed = parse_options(options(ODD), streaming=False)
-    only = TaskTables(only=f"{folder.as_uri()}/{CODECS}")
-    written = write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), 7, only)
+    written = written_of(folder, "{topic}", TaskTables(only=f"{folder.as_uri()}/{CODECS}"))
     assert in_order(read(written.files)).equals(everything(CODECS)) and written.held == []

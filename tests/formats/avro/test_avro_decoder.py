@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from tests.depth import examples
 from tests.formats.avro_cases import Schemas, avro_decoder, encoded, in_column, record, value, varint
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.avro import large_decimals
+from tiered_stream.formats.columns import decoded as decoded_values
+from tiered_stream.formats.columns.decoded import TOO_LARGE, LargeBatchError
 from tiered_stream.formats.rows.row_choices import AvroColumns, LargeDecimals
 
 
@@ -108,7 +111,7 @@ def test_a_list_without_bytes_has_no_more_items_than_can_be_counted() -> None:
     schema = {"type": "array", "items": {"type": "array", "items": "null"}}
     rows, reasons = decode(schema, b"\x02" + varint(60_000) + b"\0\0", b"\x04" + (varint(40_000) + b"\0") * 2 + b"\0")
     assert [None if row is None else len(row[0]) for row in rows] == [60_000, None]
-    assert list(reasons) == [1]
+    assert list(reasons) == [1] and reasons[1].endswith("items without bytes, of which a value has at most 65,536")
 
 
 def test_large_maps_are_searched_for_keys_that_come_twice() -> None:
@@ -215,6 +218,36 @@ def test_a_text_is_not_made_of_a_number_of_unbounded_size() -> None:
     )
     assert decoded.column.to_pylist() == ["0.07", None]
     assert decoded.reasons == {1: "the value: a decimal has more than 400 bytes"}
+
+
+def numbers(count: int) -> bytes:
+    """Return a list of `count` numbers of one byte."""
+    return varint(count) + b"\2\7" * count + b"\0"
+
+
+def test_a_value_whose_numbers_are_too_long_as_texts_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_decimals, "MAX_MEMORY", 100_000)
+    schema = record(("a", ["null", {"type": "array", "items": decimal(2000, 1000)}]), ("b", "int"))
+    values = [b"\2" + numbers(size) + b"\2" for size in (90, 110, 1)] + [b"\0\2", None]
+    reader = avro_decoder(json.dumps(schema), columns=AvroColumns(LargeDecimals.STRING))
+    found = reader.decode(pa.array(values, pa.binary()))
+    found.column.validate(full=True)
+    assert found.reasons == {1: TOO_LARGE}
+    text = "0." + "0" * 999 + "7"
+    rows = [{"a": [text] * 90, "b": 1}, None, {"a": [text], "b": 1}, {"a": None, "b": 1}, None]
+    assert found.column.to_pylist() == rows
+
+
+def test_values_whose_numbers_are_long_as_texts_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (large_decimals, decoded_values):
+        monkeypatch.setattr(module, "MAX_BATCH_MEMORY", 100_000)
+    schema = json.dumps({"type": "map", "values": ["null", decimal(2000, 1000)]})
+    values = pa.array([b"\2\2k\2\2\7\0"] * 150, pa.binary())
+    reader = avro_decoder(schema, columns=AvroColumns(LargeDecimals.STRING))
+    with pytest.raises(LargeBatchError) as caught:
+        reader.decode(values)
+    assert caught.value.fitting == 99
+    assert len(reader.decode(values.slice(0, 99)).column) == 99
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (4, 6), (6, 4)])

@@ -126,6 +126,14 @@ def test_a_small_text_is_no_bomb() -> None:
         kind_of({"$ref": "#/$defs/d0"}, **{"$defs": {**levels, "d25": {"type": "string"}}})
 
 
+def test_alternatives_with_the_same_deep_properties_are_joined_once_at_each_level() -> None:
+    schema: dict[str, Any] = {"type": "integer"}
+    kind: pa.DataType = pa.int64()
+    for _ in range(50):
+        schema, kind = {"properties": {"a": schema}}, pa.struct([("a", kind)])
+    assert kind_of({"anyOf": [schema, schema]}) == kind
+
+
 @pytest.mark.parametrize(
     "text", [b" " * (5 << 20), b"", b"{", b'{"type":"array"}', b'{"type":"object"}', b"true", b"1"]
 )

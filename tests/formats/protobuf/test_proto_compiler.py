@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.formats.protobuf import proto_compiler
 from tiered_stream.formats.protobuf.proto_compiler import compiled_file, compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
@@ -88,3 +89,13 @@ def test_without_the_compiler_it_is_said_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr(proto_compiler, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'tiered-stream\[formats\]'"):
         compiled_proto({"a.proto": LINE})
+
+
+def test_a_compiler_that_is_killed_is_no_error_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(TieredStreamError, match="killed by signal 9") as caught:
+        compiled_proto({"a.proto": LINE})
+    assert not isinstance(caught.value, ConfigurationError)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.depth import examples
-from tests.formats.landed import comparable
+from tests.formats.landed import comparable, row_of
 from tests.formats.protobuf_cases import made
 from tests.rigs.fuzz.mutation import spoiled
 from tiered_stream.errors import ConfigurationError, CorruptDataError
@@ -100,6 +100,12 @@ def test_messages_are_rows_as_spark_makes_them(content: str, row: dict[str, Any]
     assert list(reasons) == ([0] if row is None else [])
 
 
+def test_entries_of_a_map_that_the_library_reads_have_the_same_order_in_each_process() -> None:
+    entries = b"".join(b"\x72\x03\x0a\x01" + bytes((key,)) for key in b"zaqwsxedc")
+    rows, _ = decode(b"\x58\x05" + entries)
+    assert [key for key, _ in rows[0]["counts"]] == sorted("zaqwsxedc")
+
+
 @pytest.mark.parametrize(
     ("text", "content"),
     [
@@ -182,13 +188,6 @@ class Watched(ProtobufDecoder):
     def _exact_row(self, content: bytes) -> Any:
         self.asked.append(content)
         return self.by_library(content)
-
-
-def row_of(column: pa.Array, at: int) -> Any:
-    try:
-        return comparable(column[at].as_py())
-    except OverflowError:
-        return "a time that Python cannot tell"
 
 
 @pytest.mark.parametrize(

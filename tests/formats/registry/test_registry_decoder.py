@@ -14,11 +14,11 @@ from tests.formats.avro_cases import encoded, record, varint
 from tests.formats.scripted_registry import HEADER, ScriptedRegistry, framed, headers_of, with_guid
 from tests.local_http import Answer
 from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
-from tiered_stream.formats.columns.decoded import Decoded
+from tiered_stream.formats.columns.decoded import ByteSlices, Decoded
 from tiered_stream.formats.registry import writer_schemas
 from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
-from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.formats.rows.row_choices import AvroColumns, Evolution, LargeDecimals
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
@@ -142,6 +142,19 @@ def test_decimals_become_wider_as_writers_write_them(registry: ScriptedRegistry,
     assert again.kind == column and decode(again, one).column.to_pylist() == [{"a": Decimal("0.07")}]
 
 
+def test_a_decimal_column_does_not_become_a_text_for_a_writers_larger_decimal(registry: ScriptedRegistry) -> None:
+    schemas = [
+        record(("a", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}))
+        for precision in (9, 50)
+    ]
+    register(registry, 1, schemas[1])
+    columns = AvroColumns(LargeDecimals.STRING)
+    reader = RegistryDecoder(registry.settings, json.dumps(schemas[0]), evolution=Evolution.WIDEN, columns=columns)
+    found = decode(reader, framed(1, b"\2\7"), framed(1, b"\x0a" + (10**11).to_bytes(5)))
+    assert found.column.to_pylist() == [{"a": Decimal("0.07")}, None]
+    assert list(found.reasons) == [1] and "more digits" in found.reasons[1]
+
+
 def test_values_are_read_as_the_wider_type_that_the_table_has(registry: ScriptedRegistry) -> None:
     register(registry, 1, record(("a", "int")))
     register(registry, 2, record(("a", "double")))
@@ -230,6 +243,24 @@ def test_garbage_is_no_flood_of_requests(registry: ScriptedRegistry, monkeypatch
     assert decoded.column.to_pylist() == [1, 1, *[None] * 50]
     assert len(registry.asked) == 6
     assert sum("was not asked for" in why for why in decoded.reasons.values()) == 45
+
+
+def test_values_without_a_usable_schema_are_not_read_one_schema_after_another(
+    registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(registry, 1000, "int")
+    register(registry, 1001, "long")
+    sizes, take = [], ByteSlices.take
+
+    def counted(slices: ByteSlices, rows: Any) -> ByteSlices:
+        sizes.append(len(rows))
+        return take(slices, rows)
+
+    monkeypatch.setattr(ByteSlices, "take", counted)
+    garbage = [framed(each, b"") for each in range(50)]
+    decoded = decode(decoder(registry, "long"), *garbage, framed(1001, b"\4"), None, framed(1000, b"\2"))
+    assert decoded.column.to_pylist() == [*[None] * 50, 2, None, 1]
+    assert list(decoded.reasons) == [*range(50)] and len(sizes) == 2
 
 
 def test_no_values_are_no_rows(registry: ScriptedRegistry) -> None:

@@ -12,6 +12,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.formats.avro_cases import varint
 from tests.formats.scripted_registry import HEADER, ScriptedRegistry, framed, headers_of, with_guid
+from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.formats.protobuf import proto_compiler
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
@@ -53,6 +55,23 @@ def test_messages_are_read_whatever_schema_they_were_written_by(decoder: Registr
     row = {"a": 5, "b": None}
     assert decoded.reasons == {}
     assert decoded.column.to_pylist() == [row, row, None, row, row]
+
+
+def test_a_schema_that_is_not_compiled_in_time_is_no_reason_but_an_error(
+    decoder: RegistryProtobufDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = pa.array([message(1)], pa.binary())
+    with monkeypatch.context() as hurried, pytest.raises(TieredStreamError, match="not compiled within 0 seconds"):
+        hurried.setattr(proto_compiler, "_COMPILE_SECONDS", 0)
+        decoder.decode(values)
+    assert decoder.decode(values).reasons == {}
+
+
+def test_without_the_compiler_nothing_is_decoded(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors = compiled_proto({"o.proto": ONE})
+    monkeypatch.setattr(proto_compiler, "find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match="grpcio-tools"):
+        RegistryProtobufDecoder(registry.settings, descriptors, "p.Order")
 
 
 def serialized(name: str, text: str, **others: str) -> str:

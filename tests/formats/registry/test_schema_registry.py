@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.certificates import CertificateAuthority
+from tests.broker.certificates import CertificateAuthority, server_context
 from tests.dripping import BODY, dripping
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.local_http import Answer
@@ -213,8 +213,7 @@ def test_a_registry_is_trusted_by_its_certificate_and_trusts_a_clients(tmp_path:
     trusted = authority.write(tmp_path / "ca.pem")
     server = authority.issue("registry").write(tmp_path / "server.pem")
     own = authority.issue("me", SECRET).write(tmp_path / "own.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(server)
+    context = server_context(server)
     context.load_verify_locations(trusted)
     context.verify_mode = ssl.CERT_REQUIRED
     with ScriptedRegistry(context) as registry:

@@ -127,6 +127,8 @@ def test_a_function_gives_what_spark_gives_at_its_edges(text: str, given: dict[s
         ("if(b, i) AS x", "2 arguments"),
         ("small BETWEEN 12345678901234567890.5 AND tiny AS x", "cannot reach"),
         ("i < 1e300 AS x", "cannot reach"),
+        ("nullif(i, s) AS x", "nullif has INT and STRING"),
+        ("i BETWEEN 1 AND s AS x", "BETWEEN has INT and STRING"),
         ("at IN ('2024-01-01 00:00:00Z') AS x", "write TIMESTAMP"),
         ("NOT " * (MAX_DEPTH + 5) + "b AS x", "levels deep"),
         ("i" * (MAX_LENGTH + 1), "characters"),

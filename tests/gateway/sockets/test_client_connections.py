@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.protocol.frames import frame
 from tiered_stream.gateway.server import Gateway
 from tiered_stream.gateway.sockets import client_connections, frame_memory
+from tiered_stream.gateway.sockets.relay import Relay
 
 
 @pytest.fixture
@@ -28,6 +29,14 @@ def given(tmp_path: Path, alone: dict[str, str]) -> dict[str, str]:
             CertificateAuthority().issue("gateway").write(tmp_path / "gateway.pem")
         ),
     }
+
+
+@pytest.fixture
+def silent(alone: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Settings of a gateway without TLS before a broker that says nothing."""
+    host, _, port = alone["kafka.bootstrap.servers"].partition(":")
+    with socket.create_server((host, int(port))):
+        yield {**alone, "kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "500"}
 
 
 @asynccontextmanager
@@ -83,35 +92,43 @@ async def test_a_tls_handshake_that_does_not_end_is_ended(given: dict[str, str])
 
 
 async def test_an_evicted_connection_leaves_nothing_for_the_garbage_collector(
-    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    silent: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.01)
-    settings = {
-        **given,
-        "gateway.listener.security.protocol": "PLAINTEXT",
-        "gateway.queued.max.bytes": "180m",  # one of the two fits
-        "gateway.shutdown.timeout.ms": "0",
-        "kafka.default.api.timeout.ms": "1000",
-        "kafka.request.timeout.ms": "500",
-    }
+    settings = {**silent, "gateway.queued.max.bytes": "180m", "gateway.shutdown.timeout.ms": "0"}  # one of the two fits
     unfinished = frame(location_fetch({0: (0, 1)}).ljust(4 << 20, b"\0"))[:-1]
     loop = asyncio.get_running_loop()
-    host, _, port = given["kafka.bootstrap.servers"].partition(":")
     gc.collect()
     gc.disable()
     try:
-        with socket.create_server((host, int(port))):  # a broker that says nothing
-            async with serving(settings) as gateway:
-                clients = [await connected(gateway) for _ in range(2)]
-                sending = [asyncio.create_task(loop.sock_sendall(client, unfinished)) for client in clients]
-                while not sample(gateway, "closed_connections_total", reason="memory"):
-                    await asyncio.sleep(0.01)
-                readers = sum(isinstance(each, asyncio.StreamReader) for each in gc.get_objects())
-                assert readers == 2, "of the other connection"
-                for each in sending:  # before its socket is closed: of that the event loop would never hear
-                    each.cancel()
-                await asyncio.gather(*sending, return_exceptions=True)
-                for client in clients:
-                    client.close()
+        async with serving(settings) as gateway:
+            clients = [await connected(gateway) for _ in range(2)]
+            sending = [asyncio.create_task(loop.sock_sendall(client, unfinished)) for client in clients]
+            while not sample(gateway, "closed_connections_total", reason="memory"):
+                await asyncio.sleep(0.01)
+            readers = sum(isinstance(each, asyncio.StreamReader) for each in gc.get_objects())
+            assert readers == 2, "of the other connection"
+            for each in sending:  # before its socket is closed: of that the event loop would never hear
+                each.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+            for client in clients:
+                client.close()
     finally:
         gc.enable()
+
+
+async def test_connections_that_wait_for_the_gateways_end_are_in_no_common_queue_and_end_with_it(
+    silent: dict[str, str],
+) -> None:
+    """The end of a connection would search such a queue, which takes longer the more connections are open."""
+    count = 20
+    async with serving({**silent, "gateway.shutdown.timeout.ms": "600000"}) as gateway:
+        clients = [await connected(gateway) for _ in range(count)]
+        while sum(isinstance(each, Relay) for each in gc.get_objects()) < count:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # all parts of the last relay begin
+        events = [each for each in gc.get_objects() if isinstance(each, asyncio.Event)]
+        assert max(len(event._waiters) for event in events) == 1
+    assert sample(gateway, "closed_connections_total", reason="shutdown") == count
+    for client in clients:
+        client.close()

@@ -385,7 +385,7 @@ async def test_a_drained_connection_ends_after_the_responses_under_way() -> None
     async with relayed() as ends:
         await ends.ask(metadata_request(1))
         await received(ends.broker)
-        ends.relay._services.draining.set()
+        ends.relay.drain()
         await ends.answer(metadata_response({}, correlation_id=1))
         assert correlation_id(await received(ends.client)) == 1, "it had its response before the end"
         await ends.running
@@ -393,7 +393,7 @@ async def test_a_drained_connection_ends_after_the_responses_under_way() -> None
 
 async def test_an_idle_connection_is_drained_at_once() -> None:
     async with relayed() as ends:
-        ends.relay._services.draining.set()
+        ends.relay.drain()
         await ends.running
 
 

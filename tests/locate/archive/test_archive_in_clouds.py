@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import obstore
@@ -95,10 +96,8 @@ def test_a_golden_archive_gives_the_rows_that_consumers_had(
     request: pytest.FixtureRequest, cloud: str, name: str
 ) -> None:
     storage, put = request.getfixturevalue(cloud)
-    bucket = golden(name).bucket
-    for path in sorted(bucket.rglob("*")):
-        if path.is_file():
-            put(path.relative_to(bucket).as_posix(), path.read_bytes())
+    for key, data in golden(name).objects():
+        put(key, data)
     options = archive_options(name, storage=storage)
     assert read_all(planned(options), options) == consumed(name, COMMITTED)
 
@@ -122,12 +121,10 @@ def test_a_segment_that_a_broker_is_writing_into_hdfs_is_none_before_its_manifes
     for suffix in suffixes[: suffixes.index(unfinished)]:
         put(path + suffix, (bucket / (path + suffix)).read_bytes())
     files = hdfs.cluster.getFileSystem()
-    writer = files.create(hdfs.java.jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/{path}{unfinished}"))
+    half = hdfs.java.jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/{path}{unfinished}")
     data = (bucket / (path + unfinished)).read_bytes()
-    try:
+    with closing(files.create(half)) as writer:
         writer.write(data[: len(data) // 2])
         assert read_all(planned(options), options) == before
         writer.write(data[len(data) // 2 :])
-    finally:
-        writer.close()
     assert (read_all(planned(options), options) == before) == (unfinished != ".rsm-manifest")

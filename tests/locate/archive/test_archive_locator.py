@@ -108,7 +108,7 @@ def test_the_archive_ends_where_an_undecided_transaction_begins(name: str) -> No
         partition = TopicPartition(text[:-2], int(text[-1]))
         with opened(name, COMMITTED) as committed, opened(name, UNCOMMITTED) as uncommitted:
             assert committed.offsets.latest([partition]) == {partition: last_stable_offset}
-            assert committed.offsets.final_ends([partition]) == {partition: last_stable_offset}
+            assert committed.offsets.final_ends({partition: 250}) == {partition: last_stable_offset}
             assert uncommitted.offsets.latest([partition]) == {partition: 250}
             beyond = committed.locator.locate({partition: OffsetRange(0, 250)})[partition]
             assert beyond[-1].offsets.end == last_stable_offset
@@ -133,6 +133,7 @@ def test_special_and_extreme_timestamps_have_offsets_too(archive: Opened) -> Non
     ends = archive.offsets.latest([here, there])
     assert archive.offsets.for_timestamps({here: EARLIEST, there: LATEST}) == {here: 0, there: ends[there]}
     assert archive.offsets.for_timestamps({there: (1 << 63) - 1, here: 0}) == {there: None, here: 0}
+    assert archive.offsets.for_timestamps({here: -(1 << 63)}) == {here: 0}
 
 
 def test_a_timestamp_beyond_the_last_stable_offset_has_no_offset() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.protocol.consumer.offsets import OffsetSpec
 
+from tests.locate.golden_locator import read
 from tests.locate.segments import segment_ends
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import RawProducer
@@ -28,7 +29,6 @@ from tiered_stream.errors import UnknownTopicError
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 
@@ -59,15 +59,7 @@ def locator_of(stack: TieredStack) -> Iterator[MetadataTopicLocator]:
 def offsets_read(stack: TieredStack, locations: tuple[SegmentLocation, ...]) -> list[int]:
     """The offsets of the records that an executor would give for these locations."""
     fetcher = LocalLayoutFetcher(FileStore(stack.tier_dir))
-    offsets: list[int] = []
-    for location in locations:
-        start, end = location.offsets.start, location.offsets.end
-        decoder = RecordBatchDecoder("t", 0, start, end, aborted=location.aborted_transactions)
-        for batch in decoder.feed(
-            fetcher.fetch_log_segment(location.segment, location.bytes.start, location.bytes.end)
-        ):
-            offsets += batch.column("offset").to_pylist()
-    return offsets
+    return [offset for location in locations for offset, _ in read(fetcher, location)]
 
 
 def send_hours(producer: RawProducer, topic: str, hours: range, partition: int = 0) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -59,13 +59,22 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
 def segments_of(given: Mapping[str, str]) -> list[RemoteLogSegment]:
     """The tiered segments that a batch query with these options reads."""
     options = parse_options(given, streaming=False)
-    source = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as source:
         splits = plan_batch(options, source)
-    finally:
-        source.close()
     found = {each.segment.segment_id: each.segment for split in splits for each in split.locations}
     return sorted(found.values(), key=lambda each: (each.topic_partition, each.base_offset))
+
+
+def aiven_objects(tier: Path, folder: Path, bootstrap_servers: str, topics: str) -> list[tuple[str, bytes]]:
+    """Write the objects that Aiven's plugin makes of the topics' segments into a folder; return them by their keys."""
+    given = {
+        "kafka.bootstrap.servers": bootstrap_servers, "subscribe": topics, "remote.storage.uri": tier.as_uri(),
+        "remote.storage.layout": "local",
+    }  # fmt: skip
+    for segment in segments_of(given):
+        write(tier, folder, segment, None)
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in files]
 
 
 def as_kafka(rig: Rig, shape: Shape, segments: list[RemoteLogSegment]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
@@ -23,7 +24,7 @@ _GROUP_BYTES = 16 << 20
 
 def read_and_write(rig: Rig, shape: Shape) -> float:
     """Seconds, from the first request on; as many processes as Spark has cores."""
-    keys = [str(file.relative_to(rig.stack.tier_dir)) for file in rig.tier_files(shape)]
+    keys = list(map(rig.key, rig.tier_files(shape)))
     server = rig.stack.s3_endpoint, rig.stack.access_key, rig.stack.secret_key
     with ExitStack() as ending:
         children = []
@@ -40,17 +41,22 @@ def read_and_write(rig: Rig, shape: Shape) -> float:
         return time.perf_counter() - begin
 
 
+def ranges(sizes: Mapping[str, int], request_bytes: int) -> list[tuple[str, int, int]]:
+    """Return key, start and end of each request for objects of these sizes."""
+    return [
+        (key, start, min(start + request_bytes, size))
+        for key, size in sizes.items()
+        for start in range(0, size, request_bytes)
+    ]
+
+
 def _read_and_write(
     connection: Connection, server: tuple[str, str, str], bucket: str, keys: list[str], rows: int, value_bytes: int,
     file: Path,
 ) -> None:  # fmt: skip
     client = s3_client(*server)
     sizes = {key: client.head_object(Bucket=bucket, Key=key)["ContentLength"] for key in keys}
-    wanted = [
-        (key, start, min(start + _REQUEST_BYTES, size))
-        for key, size in sizes.items()
-        for start in range(0, size, _REQUEST_BYTES)
-    ]
+    wanted = ranges(sizes, _REQUEST_BYTES)
     group = ready_batch(max(1, _GROUP_BYTES // value_bytes), value_bytes)
     connection.send("ready")
     connection.recv()

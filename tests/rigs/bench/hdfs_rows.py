@@ -31,7 +31,9 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """A row for each sink."""
     shape = rig.topic("A")
     with Hdfs(rig.folder / "hdfs", {"dfs.blocksize": str(128 << 20)}, jvm_options=()) as hdfs:
-        _copy(rig, shape, hdfs)
+        store = open_store(StorageOptions(uri=f"{hdfs.uri}/tier"))
+        assert isinstance(store, HdfsStore)
+        rig.copy_tier(shape, store.put)
         sides = {IN_HDFS: (f"{hdfs.uri}/tier", hdfs.uri), IN_FOLDER: (rig.stack.tier_dir.as_uri(), str(rig.folder))}
         options = {side: {**rig.options(shape), "remote.storage.uri": tier} for side, (tier, _) in sides.items()}
         settle = partial(rig.settle, shape)
@@ -56,11 +58,3 @@ def _landed(rig: Rig, shape: Shape, root: str, options: Mapping[str, str]) -> fl
     rows = sum(table.get_add_actions(flatten=True)["num_records"].to_pylist())
     assert rows == shape.rows, f"{rows} records in the table, not {shape.rows}"
     return seconds
-
-
-def _copy(rig: Rig, shape: Shape, hdfs: Hdfs) -> None:
-    store = open_store(StorageOptions(uri=f"{hdfs.uri}/tier"))
-    assert isinstance(store, HdfsStore)
-    for folder in {file.parent for file in rig.tier_files(shape)}:
-        for file in folder.iterdir():
-            store.put(str(file.relative_to(rig.stack.tier_dir)), file.read_bytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +18,7 @@ import obstore
 from kafka import KafkaConsumer, TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
+from tests.rigs.bench.bare import ranges
 from tests.rigs.bench.figures import Row
 from tests.rigs.bench.rig import Rig
 from tests.rigs.bench.shapes import Shape
@@ -219,7 +218,7 @@ def _export(options: Mapping[str, str], into: str, contender: Contender) -> floa
 def _console(bootstrap_servers: str, shape: Shape, records: int) -> None:
     arguments = ["--bootstrap-server", bootstrap_servers, "--topic", shape.topic, "--from-beginning"]
     arguments += ["--max-messages", str(records)]
-    run_tool(CONSOLE_CONSUMER, arguments, output=Path(os.devnull), jvm_options=())
+    run_tool(CONSOLE_CONSUMER, arguments, stdout=subprocess.DEVNULL, jvm_options=())
 
 
 BARE = "bare GETs"
@@ -241,7 +240,7 @@ def measure_stores(rig: Rig, runs: int) -> Iterator[Row]:
 
 
 def _rows_of_store(rig: Rig, shape: Shape, name: str, options: Mapping[str, str], runs: int) -> list[Row]:
-    sizes = {_key(rig, file): file.stat().st_size for file in rig.tier_files(shape)}
+    sizes = {rig.key(file): file.stat().st_size for file in rig.tier_files(shape)}
     storage = parse_options(dict(options), streaming=False).storage
     contenders = {
         SCAN: Contender(timed(partial(_scan, options, shape.rows, ordered=False)), 1, partial(rig.settle, shape)),
@@ -252,18 +251,13 @@ def _rows_of_store(rig: Rig, shape: Shape, name: str, options: Mapping[str, str]
 
 def _receive(client: Any, storage: StorageOptions, sizes: Mapping[str, int]) -> None:
     prefix = urlsplit(storage.uri or "").path.strip("/")
-    wanted = [
-        (f"{prefix}/{key}".lstrip("/"), start, min(start + REQUEST_BYTES, size))
-        for key, size in sizes.items()
-        for start in range(0, size, REQUEST_BYTES)
-    ]
 
     def received(part: tuple[str, int, int]) -> int:
         key, start, end = part
-        return len(obstore.get_range(client, key, start=start, end=end))
+        return len(obstore.get_range(client, f"{prefix}/{key}".lstrip("/"), start=start, end=end))
 
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        assert sum(pool.map(received, wanted)) == sum(sizes.values())
+        assert sum(pool.map(received, ranges(sizes, REQUEST_BYTES))) == sum(sizes.values())
 
 
 def _client(storage: StorageOptions) -> Client:
@@ -271,9 +265,7 @@ def _client(storage: StorageOptions) -> Client:
 
 
 def _in_azurite(rig: Rig, shape: Shape, ending: ExitStack) -> Mapping[str, str]:
-    server = Azurite(rig.folder / "azurite")
-    ending.callback(server.stop)
-    server.start()
+    server = ending.enter_context(Azurite(rig.folder / "azurite"))
     server.create_container(_BUCKET)
     options = {
         "remote.storage.uri": f"az://{_BUCKET}",
@@ -282,29 +274,16 @@ def _in_azurite(rig: Rig, shape: Shape, ending: ExitStack) -> Mapping[str, str]:
         "remote.storage.azure.endpoint.url": server.own_endpoint,
     }
     client = _client(StorageOptions(uri=options["remote.storage.uri"], **server.options()))  # type: ignore[arg-type]
-    _copy(rig, shape, lambda key, data: obstore.put(client, key, data))
+    rig.copy_tier(shape, lambda key, data: obstore.put(client, key, data))
     return options
 
 
 def _in_fake_gcs(rig: Rig, shape: Shape, ending: ExitStack) -> Mapping[str, str]:
-    server = FakeGcs(rig.folder / "fake-gcs")
-    ending.callback(server.stop)
-    server.start()
+    server = ending.enter_context(FakeGcs(rig.folder / "fake-gcs"))
     server.create_bucket(_BUCKET)
-    _copy(rig, shape, partial(server.upload, _BUCKET))
+    rig.copy_tier(shape, partial(server.upload, _BUCKET))
     return {
         "remote.storage.uri": f"gs://{_BUCKET}",
         "remote.storage.gcs.credentials.json": key_without_token(server.own_endpoint),
         "remote.storage.gcs.endpoint.url": server.own_endpoint,
     }
-
-
-def _copy(rig: Rig, shape: Shape, upload: Callable[[str, bytes], object]) -> None:
-    """Upload the objects of the topic's segments, indexes included."""
-    for folder in {file.parent for file in rig.tier_files(shape)}:
-        for file in folder.iterdir():
-            upload(_key(rig, file), file.read_bytes())
-
-
-def _key(rig: Rig, file: Path) -> str:
-    return str(file.relative_to(rig.stack.tier_dir))

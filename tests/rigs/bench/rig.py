@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -125,6 +125,16 @@ class Rig:
         """The topic's segments in the object store's folder."""
         return sorted(self.stack.tier_dir.glob(f"{shape.topic}-*/*.log"))
 
+    def key(self, file: Path) -> str:
+        """Of an object, by its file."""
+        return str(file.relative_to(self.stack.tier_dir))
+
+    def copy_tier(self, shape: Shape, upload: Callable[[str, bytes], object]) -> None:
+        """Upload the objects of the topic's segments, indexes included."""
+        for folder in {file.parent for file in self.tier_files(shape)}:
+            for file in folder.iterdir():
+                upload(self.key(file), file.read_bytes())
+
     def settle(self, shape: Shape) -> None:
         """Bring the topic into the page cache, and the last run's writes to the disk.
 
@@ -153,16 +163,14 @@ def running(scale: float, unchecked: bool) -> Iterator[Rig]:
             s3_jvm_options=(),
         ) as stack,
         serving(folder) as lakes,
+        VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent) as lighter,
     ):
-        lighter = VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent)
         rig = Rig(folder, stack, lakes, scaled(scale), scale, unchecked, Topics(stack, KEPT), jmx_port, lighter)
-        lighter.start()
         try:
             yield rig
         finally:
             if "spark" in vars(rig):
                 rig.spark.stop()
-            lighter.stop()
 
 
 @contextmanager

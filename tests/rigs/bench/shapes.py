@@ -187,11 +187,11 @@ def _large(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
     })  # fmt: skip
     value = random.Random(0).randbytes(shape.record_bytes)
     for number in range(shape.records):
-        producer.produce(shape.topic, value, partition=number % shape.partitions, on_delivery=_check)
+        producer.produce(shape.topic, value, partition=number % shape.partitions, on_delivery=check_delivery)
         producer.flush()
 
 
-def _check(error: KafkaError | None, _: Message) -> None:
+def check_delivery(error: KafkaError | None, _: Message) -> None:
     """That a record was acknowledged; what this raises, `flush` does."""
     if error is not None:
         raise KafkaException(error)

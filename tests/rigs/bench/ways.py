@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka.protocol.consumer.offsets import OffsetSpec
 from pyspark.sql import DataFrame
 
 from tests.rigs.bench.figures import Row
@@ -31,6 +31,7 @@ from tests.rigs.bench.rig import TUNED, WARM_UP, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
 from tests.rigs.soak.held import MIB
+from tests.rigs.stack.topics import offsets
 
 SHAPE = "A"
 ONE_WORD = "one changed word, Delta's own sink"
@@ -76,7 +77,7 @@ def _stream(rig: Rig, shape: Shape, start: Callable[[Shape], Start]) -> Contende
 
 def _batch(rig: Rig, shape: Shape, source: str, options: Mapping[str, str]) -> Contender:
     """A query for the last quarter of the offsets and four of the columns."""
-    ends = _end_offsets(rig, shape)
+    ends = offsets(rig.stack.broker, shape.topic, OffsetSpec.LATEST).values()
     first = max(ends) * 3 // 4
     columns = {"columns": ",".join(_COLUMNS)} if source == "tiered_stream" else {}
 
@@ -97,18 +98,6 @@ def _batch(rig: Rig, shape: Shape, source: str, options: Mapping[str, str]) -> C
 
     records = sum(max(0, end - first) for end in ends)
     return _counted(rig, shape, Contender(run, records, partial(rig.settle, shape)))
-
-
-def _end_offsets(rig: Rig, shape: Shape) -> list[int]:
-    """The partitions' ends, in any order."""
-    consumer = KafkaConsumer(bootstrap_servers=rig.stack.bootstrap_servers)
-    try:
-        ends: Mapping[TopicPartition, int] = consumer.end_offsets(
-            [TopicPartition(shape.topic, number) for number in range(shape.partitions)]
-        )
-        return list(ends.values())
-    finally:
-        consumer.close()
 
 
 def _counted(rig: Rig, shape: Shape, contender: Contender) -> Contender:

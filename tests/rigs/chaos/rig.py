@@ -120,8 +120,7 @@ class Rig:
             closing.enter_context(self.gateway)
             # Only now, when the first broker has all partitions of Kafka's own topics, whatever becomes of the second.
             TransactionalProducer(self.stack.broker, "first").close()
-            closing.callback(self.second_broker.stop)
-            self.second_broker.start()
+            closing.enter_context(self.second_broker)
             closing.callback(self._kill_drivers)
             self._closing = closing.pop_all()
         return self

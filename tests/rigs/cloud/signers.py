@@ -45,7 +45,7 @@ from tiered_stream.storage.azure import AzureContainer
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.open_store import open_writable
 
-QUICK, WITH_SPARK = ("segments", "uploads", "deltalake", "doctor"), ("delta-spark", "verify")
+QUICK = ("segments", "uploads", "deltalake", "doctor")
 _NAMES = {name: option.name for name, option in declared(StoreAccess).items()}
 TOPIC = "s32-appendtime"
 """Topic of the golden archive that is in the buckets."""

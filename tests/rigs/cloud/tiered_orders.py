@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.reading import BY_STEP, records
-from tests.rigs.bench.aiven_tier import KEY_PREFIX, segments_of, write
+from tests.rigs.bench.aiven_tier import KEY_PREFIX, aiven_objects
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.produce import produce_segments
 from tests.rigs.stack.tiered_stack import BUCKET
@@ -39,21 +39,12 @@ class TieredOrders:
 @contextmanager
 def tiered_orders(folder: Path) -> Iterator[TieredOrders]:
     """Start the broker, and tier the topic."""
-    storage, objects = folder / "storage", folder / "objects"
+    storage = folder / "storage"
     storage.mkdir()
-    broker = KafkaBroker(folder / "broker", storage)
-    broker.start()
-    try:
+    with KafkaBroker(folder / "broker", storage) as broker:
         create_tiered_topic(broker, TOPIC, config=BY_STEP)
         segments = [records(size, timestamp_ms=1_700_000_000_000 + at * 10_000) for at, size in enumerate(_SIZES)]
         produce_segments(broker, TOPIC, segments)
         wait_until_tiered(broker, TOPIC)
-        place = {"remote.storage.uri": (storage / BUCKET).as_uri(), "remote.storage.layout": "local"}
-        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": TOPIC}
-        for segment in segments_of({**servers, **place}):
-            write(storage / BUCKET, objects, segment, None)
-        files = (path for path in sorted(objects.rglob("*")) if path.is_file())
-        made = tuple((path.relative_to(objects).as_posix(), path.read_bytes()) for path in files)
-        yield TieredOrders(broker.bootstrap_servers, made)
-    finally:
-        broker.stop()
+        made = aiven_objects(storage / BUCKET, folder / "objects", broker.bootstrap_servers, TOPIC)
+        yield TieredOrders(broker.bootstrap_servers, tuple(made))

@@ -53,36 +53,26 @@ def execute(
     `processes`: each step in which the driver dies is a process of its own, which is killed by SIGKILL.
     """
     told = Told(history)
-    _Execution(spark, lives, history, folder, told, processes=processes).execute()
+    _Execution(World(spark, folder, history.setup), lives, told, processes).execute()
     return told
 
 
+@dataclass
 class _Execution:
-    def __init__(
-        self,
-        spark: SparkSession | Session,
-        lives: Lives,
-        history: History,
-        folder: Path,
-        told: Told,
-        *,
-        processes: bool,
-    ) -> None:
-        self._processes = processes
-        self._world = World(spark, folder, history.setup)
-        self._lives = lives
-        self._history = history
-        self._told = told
-        self._parks = False
-        self._landed = True
-        """Whether the query has landed every record, or has parked the table that lacks it."""
-        self._redriven = True
-        self._replay: Begun | None = None
-        self._replays = 0
+    _world: World
+    _lives: Lives
+    _told: Told
+    _processes: bool
+    _parks: bool = False
+    _landed: bool = True
+    """Whether the query has landed every record, or has parked the table that lacks it."""
+    _redriven: bool = True
+    _replay: Begun | None = None
+    _replays: int = 0
 
     def execute(self) -> None:
         self._world.make_tables()
-        for step in self._history.steps:
+        for step in self._told.history.steps:
             self._step(step)
             self._look()
             if self._told.faults:
@@ -113,9 +103,9 @@ class _Execution:
 
     def _begin_replay(self, step: Replay) -> None:
         if self._replay is not None:
-            self._go_on(ReplayOn(self._history.final_schema))
+            self._go_on(ReplayOn(self._told.history.final_schema))
         if self._replay is None and not self._told.faults:
-            table = step.table % len(self._history.setup.tables)
+            table = step.table % len(self._told.history.setup.tables)
             last = self._world.end - 1
             first = min(step.first, last)
             self._replays += 1
@@ -131,7 +121,7 @@ class _Execution:
     def _settle(self) -> None:
         """Repair all tables, let the query, the replay and the redrive end well, and check each offset."""
         self._land_all()
-        schema, redrives_at_end = self._history.final_schema, self._history.redrives_at_end
+        schema, redrives_at_end = self._told.history.final_schema, self._told.history.redrives_at_end
         if not self._redriven:  # a replay waits for it
             self._end(Redrive(schema))
         if self._replay is not None:
@@ -152,7 +142,7 @@ class _Execution:
         self._world.repair_all()
         self._say("repair all tables", "done")
         for _ in range(_TRIES):
-            self._step(Land(self._history.final_schema, "auto", "auto", 1000, self._parks))
+            self._step(Land(self._told.history.final_schema, "auto", "auto", 1000, self._parks))
             if self._landed:
                 self._look()
                 return

@@ -103,18 +103,15 @@ class LandingJob:
         Raises:
             AssertionError: the job ended before.
         """
-        job = self._start("1 second", _LIMIT)
         event = self._random.choice(BATCH_EVENTS + TABLE_EVENTS)
         a_batch = self._queries if event in BATCH_EVENTS else len(self.tables)
         before, count = self.lake.events()[event], self._random.randint(1, _BATCHES * a_batch)
-        try:
+        with self._job("1 second", _LIMIT) as job:
             wait_until(
                 lambda: not job.running or self.lake.events()[event] >= before + count, event, 3 * LONG, pause=0.01
             )
             time.sleep(self._random.uniform(0, _LONGEST_WAIT))
             assert job.running, job.output()[-6000:]
-        finally:
-            job.kill()
         return event
 
     def run_to_the_end(self) -> None:
@@ -123,14 +120,9 @@ class LandingJob:
         Raises:
             AssertionError: the job failed.
         """
-        job = self._start("availableNow", 20 * _LIMIT)
-        try:
+        with self._job("availableNow", 20 * _LIMIT) as job:
             assert job.wait(6 * LONG) == 0, job.output()[-6000:]
-        finally:
-            job.kill()
 
-    def _start(self, trigger: str, limit: int) -> SubmittedJob:
+    def _job(self, trigger: str, limit: int) -> SubmittedJob:
         self._runs += 1
-        job = SubmittedJob("ingest_to_delta.py", self._folder / f"run-{self._runs:02d}", self.settings(trigger, limit))
-        job.start()
-        return job
+        return SubmittedJob("ingest_to_delta.py", self._folder / f"run-{self._runs:02d}", self.settings(trigger, limit))

@@ -133,8 +133,7 @@ class Rig:
         jar_paths("kafka", "connect", "s3", "delta", "debezium")
         with ExitStack() as closing:
             closing.enter_context(self.stack)
-            closing.callback(self.database.stop)
-            self.database.start()
+            closing.enter_context(self.database)
             for table in self.tables:
                 self.database.execute(table.create)
                 create_tiered_topic(
@@ -142,8 +141,7 @@ class Rig:
                 )
             transactions = [self.workload.transaction() for _ in range(SNAPSHOT_TRANSACTIONS * len(self.tables))]
             self.database.execute("\n".join(transactions))
-            closing.callback(self.connect.stop)
-            self.connect.start()
+            closing.enter_context(self.connect)
             self.connect.wait_until_delivered()  # later changes are no part of its snapshot
             self._closing = closing.pop_all()
         return self

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.rigs.demo.race import KAFKA, OURS, Landed, race, starts, warm_up
-from tests.rigs.demo.runs import WHOLE_TOPIC, Run, job_settings, land_through_gateway, run_here, submit, write_settings
+from tests.rigs.demo.runs import WHOLE_TOPIC, Run, job_settings, land_through_gateway, run_here, submit
 from tests.rigs.demo.tables import count_mismatches, expected_table, landed_table, lose, mend, middle_half
 from tests.rigs.demo.throughput import draw
 from tests.rigs.demo.topic import PARTITIONS, TOPIC, bytes_not_tiered, count_segments, fill, fill_history
@@ -87,10 +87,11 @@ def filled_topic(stack: TieredStack, beside: ThreadPoolExecutor) -> SparkSession
 def landed_runs(stack: TieredStack, folder: Path) -> dict[str, Run]:
     """The job's runs, one after the other: by spark-submit, and then in this process's Spark."""
     table = folder / "table"
-    runs = {"first run, spark-submit": submit(write_settings(stack, folder, table), folder, table)}
+    settings = job_settings(stack.options(), table)
+    runs = {"first run, spark-submit": submit(settings, folder, table)}
     fill(stack, MORE_RECORDS)
     wait_until_tiered(stack.broker, TOPIC)
-    runs["second run, from the checkpoint"] = run_here(job_settings(stack.options(), table), table)
+    runs["second run, from the checkpoint"] = run_here(settings, table)
     runs["signed URLs from a gateway, Spark lane"] = land_through_gateway(stack, folder, folder / "second-table")
     return runs
 

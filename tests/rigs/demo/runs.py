@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.gateway.running import RunningGateway
+from tests.jobs.submitted import SubmittedJob
 from tests.rigs.demo.topic import TOPIC
-from tests.rigs.stack.jars import jar_paths
-from tests.rigs.stack.processes import run_logged
-from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.delta.settings.ingest_settings import LANE
 from tiered_stream.ingest import ingest_run
@@ -63,23 +61,13 @@ def job_settings(source: Mapping[str, str], table: Path) -> dict[str, str]:
     }
 
 
-def write_settings(stack: TieredStack, folder: Path, table: Path) -> Path:
-    """The job's settings file, as a user would write it."""
-    file = folder / "ingest_to_delta.properties"
-    settings = job_settings(stack.options(), table)
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return file
-
-
-def submit(settings: Path, folder: Path, table: Path) -> Run:
-    """One run of the ingest job into the table that the settings name.
-
-    Raises:
-        StackError: it failed.
-    """
+def submit(settings: Mapping[str, str], folder: Path, table: Path) -> Run:
+    """One run of the ingest job, as a user submits it with a settings file."""
     metrics_file = folder / "metrics.json"
+    job = SubmittedJob("ingest_to_delta.py", folder / "job", settings, ["--metrics-file", str(metrics_file)])
     begin = time.time()
-    _spark_submit("ingest_to_delta.py", ["--settings", str(settings), "--metrics-file", str(metrics_file)], folder)
+    with job:
+        assert job.wait() == 0, job.output()
     return timed(table, begin, ReadMetrics(**json.loads(metrics_file.read_text())))
 
 
@@ -88,15 +76,6 @@ def run_here(settings: Mapping[str, str], table: Path) -> Run:
     begin = time.time()
     outcome = ingest_run.run(settings)
     return timed(table, begin, outcome.total())
-
-
-def _spark_submit(job: str, words: Sequence[str], folder: Path) -> None:
-    jars = ",".join(map(str, jar_paths("delta")))
-    conf = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.jars": jars}
-    command = [str(SPARK_SUBMIT)]
-    command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    command += [str(ROOT / "jobs" / job), *words]
-    run_logged(f"the job {job}", command, folder / "spark.log", spark_environment())
 
 
 def land_through_gateway(stack: TieredStack, folder: Path, table: Path) -> Run:

@@ -23,7 +23,7 @@ from kafka.admin import (
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import SCRAM, grant, login_module
 from tests.reading import BY_STEP
-from tests.rigs.bench.aiven_tier import segments_of, write
+from tests.rigs.bench.aiven_tier import aiven_objects
 from tests.rigs.cloud.aws import Aws, Credentials
 from tests.rigs.cloud.aws_hosts import GLOBAL, Host
 from tests.rigs.cloud.aws_s3 import S3Request
@@ -99,7 +99,8 @@ def site(folder: Path, front: Front) -> Iterator[Site]:
             services.denied |= {(f"role/{INGEST}", "s3:GetBucketLocation")}
             other = [services.other.bucket(bucket.name, GLOBAL) for bucket in (tier, lake)]
             with _broker(folder) as running:
-                for key, data in _objects(running, folder / "objects"):
+                servers, topics = running.broker.bootstrap_servers, "orders,shop.public.orders"
+                for key, data in aiven_objects(running.tier, folder / "objects", servers, topics):
                     services.put(tier, key, data)
                     services.other.put(other[0], key, data)
                 yield running
@@ -174,16 +175,3 @@ def _changes(timestamp_ms: int) -> Sequence[Record]:
     own = [Record(key.encode(), None if value == "null" else value.encode(), (), timestamp_ms) for value in values]
     second = [text.replace('"id": 1', '"id": 2').encode() for text in (key, values[0])]
     return [*own, Record(second[0], second[1], (), timestamp_ms)]
-
-
-def _objects(running: Site, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the objects that Aiven's plugin makes of the tiered segments, with their keys."""
-    given = {
-        "kafka.bootstrap.servers": running.broker.bootstrap_servers, "subscribe": "orders,shop.public.orders",
-        "remote.storage.uri": running.tier.as_uri(), "remote.storage.layout": "local",
-    }  # fmt: skip
-    for segment in segments_of(given):
-        write(running.tier, folder, segment, None)
-    for file in folder.rglob("*"):
-        if file.is_file():
-            yield file.relative_to(folder).as_posix(), file.read_bytes()

@@ -11,8 +11,7 @@ import re
 import shutil
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.cli.running import run
 from tests.formats.scripted_registry import ScriptedRegistry
+from tests.rigs.histories import logged
 from tests.rigs.hostile_names.drawing import EVIL, FORGED, Job
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
@@ -67,7 +67,8 @@ class HostileNames:
     def run(self, job: Job, name: str) -> None:
         """Run one job, and add whatever is wrong to `problems`."""
         before = len(self.problems)
-        with self._logged() as lines, ScriptedRegistry() as registry:
+        lines: list[str] = []
+        with logged("tiered_stream", logging.INFO, lines), ScriptedRegistry() as registry:
             run = _Run(self, job, self.root / "jobs" / name, registry)
             run.steps()
         self.check_text("log", "\n".join(line for line in lines if _FORGES.search(line)))
@@ -93,21 +94,6 @@ class HostileNames:
 
     def _names(self, statement: str, column: str) -> list[str]:
         return sorted(row[column] for row in self.spark.sql(statement).collect())
-
-    @contextmanager
-    def _logged(self) -> Iterator[list[str]]:
-        """Yield the driver's log lines of this package, of the block."""
-        lines: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-        logger, level = logging.getLogger("tiered_stream"), logging.getLogger("tiered_stream").level
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        try:
-            yield lines
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
 
 
 class _Run:

@@ -6,11 +6,10 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+from tests.rigs.histories import logged
 from tests.rigs.planner_model.spark import Died, Query, Reader, open_reader
 from tests.rigs.planner_model.world import BIRTH_MS, GROUP, HOUR, MINUTE, TOPIC, World
 from tiered_stream.errors import ConfigurationError, DataLossError
@@ -22,28 +21,6 @@ from tiered_stream.spark.stream_reader import StreamWithOwnLimits, StreamWithSpa
 READERS: tuple[type[Reader], ...] = (StreamWithOwnLimits, StreamWithSparkLimits)
 TRIGGERS = "once", "availableNow", "1 second", "1 second"
 BEFORE_NOW = "-20m", "-3h", "-2d"
-
-
-@dataclass
-class Told:
-    """Warnings of lost records."""
-
-    warnings: int = 0
-
-    @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Count the warnings of the block."""
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = self._hear  # type: ignore[method-assign]
-        logger = logging.getLogger("tiered_stream.plan.data_loss")
-        logger.addHandler(handler)
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-
-    def _hear(self, record: logging.LogRecord) -> None:
-        self.warnings += 1
 
 
 @dataclass
@@ -59,7 +36,8 @@ class Lifetime:
         self.draw = random.Random(self.name)
         self.world = World(self.draw)
         self.query = Query(self._reached, self._logged)
-        self.told = Told()
+        self.warnings: list[str] = []
+        """Warnings of lost records."""
         self.start: PartitionOffsets | None = None
         """Where the stream starts, from the moment at which the log has its first micro-batch."""
         self.ends: dict[TopicPartition, int] = {}
@@ -84,7 +62,8 @@ class Lifetime:
 
     def run(self) -> Lifetime:
         """Live, and look at the table."""
-        with patch.object(time, "time_ns", lambda: self.world.now_ms * 1_000_000), self.told.heard():
+        clock = patch.object(time, "time_ns", lambda: self.world.now_ms * 1_000_000)
+        with clock, logged("tiered_stream.plan.data_loss", logging.WARNING, self.warnings):
             self._live()
         self._check_rows()
         return self
@@ -250,7 +229,7 @@ class Lifetime:
         if more := rows.keys() - expected:
             self.faults.append(f"{len(more)} rows are before the start or after the end: {_shown(more)}")
         lost = expected - rows.keys()
-        untold = {row for row in lost if not self.told.warnings or row[1] >= self.lowest[row[0]]}
+        untold = {row for row in lost if not self.warnings or row[1] >= self.lowest[row[0]]}
         self.counts["rows that were lost and told"] += len(lost - untold)
         if untold:
             self.faults.append(f"{len(untold)} of {len(expected)} rows are lost: {_shown(untold)}")

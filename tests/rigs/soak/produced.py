@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from tests.rigs.bench.shapes import check_delivery
 from tests.rigs.stack.processes import LONG
 
 TOPIC, PARTITIONS = "soak", 4
@@ -84,12 +85,7 @@ def record(name: str, number: int) -> tuple[bytes, bytes]:
 
 def _send(producer: Producer, name: str, number: int) -> None:
     key, value = record(name, number)
-    producer.produce(TOPIC, value, key, number % PARTITIONS, on_delivery=_check)
-
-
-def _check(error: KafkaError | None, _: Message) -> None:
-    if error is not None:
-        raise KafkaException(error)
+    producer.produce(TOPIC, value, key, number % PARTITIONS, on_delivery=check_delivery)
 
 
 def _flush(producer: Producer) -> None:

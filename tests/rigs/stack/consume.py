@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -47,7 +48,7 @@ def read_rounds(
         StackError: as `read_topic`.
     """
     partitions = partitions_of(broker, topic)
-    consumer = KafkaConsumer(
+    made = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
         isolation_level=isolation,
         enable_auto_commit=False,
@@ -55,10 +56,8 @@ def read_rounds(
         max_partition_fetch_bytes=8 << 20,
         check_crcs=True,
     )
-    try:
+    with closing(made) as consumer:
         return [_read(consumer, _bounds(consumer, partitions, ranges)) for ranges in rounds]
-    finally:
-        consumer.close()
 
 
 def _read(consumer: KafkaConsumer, bounds: dict[TopicPartition, tuple[int, int]]) -> list[Row]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.errors import StackError
@@ -24,31 +23,17 @@ def run_tool(
     main_class: str,
     arguments: Sequence[str],
     *,
-    given: bytes | Path = b"",
-    output: Path | None = None,
+    stdout: int = subprocess.PIPE,
     timeout: float = LONG,
     jvm_options: Sequence[str] = ("-XX:TieredStopAtLevel=1",),
 ) -> str:
-    """Run a tool to its end; what it printed, or "" when that went to `output`.
-
-    Args:
-        given: its standard input, or the file that holds it.
+    """Run a tool to its end; what it printed, or "" if `stdout` is `DEVNULL`.
 
     Raises:
         StackError: it failed; the message has what it said.
-    """  # fmt: skip
+    """
     command = java_command(main_class, [CONF, *jar_paths("kafka")], arguments, ["-Xmx256m", *jvm_options])
-    source = given.open("rb") if isinstance(given, Path) else None
-    target = output.open("wb") if output else subprocess.PIPE
-    try:
-        done = subprocess.run(
-            command, stdin=source, input=None if isinstance(given, Path) else given, stdout=target,
-            stderr=subprocess.PIPE, check=False, timeout=timeout,
-        )  # fmt: skip
-    finally:
-        for file in (source, target):
-            if file is not None and not isinstance(file, int):
-                file.close()
+    done = subprocess.run(command, input=b"", stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=timeout)
     printed = (done.stdout or b"").decode(errors="replace")
     if done.returncode:
         raise StackError(f"{main_class} failed: {(printed + done.stderr.decode(errors='replace'))[-2000:]}")

@@ -175,11 +175,7 @@ def _child_cause(process: Any, *_: object, **__: object) -> str:
 
 
 def _measure_waits() -> None:
-    for path, cause in {
-        **SERVICES,
-        **{key.replace(".rigs", ""): value for key, value in SERVICES.items()},
-        **WAITS,
-    }.items():
+    for path, cause in {**SERVICES, **WAITS}.items():
         _wrap(path, lambda *_, cause=cause, **__: cause)
     for name in ("communicate", "wait"):
         _wrap(f"subprocess.Popen.{name}", _child_cause)

@@ -15,6 +15,7 @@ import cramjam
 import google_crc32c
 import pytest
 
+from tests.archives import PLAIN, TRANSFORMED
 from tests.golden import NAMES, golden
 from tests.storage.conftest import s3_options
 from tests.storage.golden_aiven import big_segment, copied, fetcher, manifests, options, rewritten, segments
@@ -36,8 +37,6 @@ from tiered_stream.storage.open_fetcher import open_fetcher
 if TYPE_CHECKING:
     from tests.rigs.stack.s3proxy import S3Proxy
 
-TRANSFORMED = "aiven-zstd-aesgcm"
-PLAIN = "aiven-plain"
 CHUNK = 1 << 20
 
 
@@ -148,12 +147,6 @@ class CountingStore(FileStore):
     def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         self.gets.append((key.rpartition(".")[2], None if isinstance(wanted, Limit) else wanted))
         return super().get(key, wanted)
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> Path:
-    """A copy of the transformed set's big segment."""
-    return copied(TRANSFORMED, big_segment(TRANSFORMED), tmp_path)
 
 
 def counted(bucket: Path, name: str = TRANSFORMED) -> tuple[CountingStore, RemoteLogSegment]:

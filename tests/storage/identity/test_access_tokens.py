@@ -234,3 +234,11 @@ def test_a_proxy_in_the_environment_leads_to_the_token_service(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert ask(f"{cloud.url}/token") == "hush"
+
+
+@pytest.mark.parametrize("proxy", ["socks5h://me:hunter2@127.0.0.1:1", "http://127.0.0.1:port"])
+def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(StorageAccessError, match="or its proxy is no URL of http.*ALL_PROXY") as caught:
+        request_token(TokenRequest("me", ("http://login.invalid/token",), "fix it"), TIMEOUTS)
+    assert "hunter2" not in str(caught.value)

@@ -173,12 +173,8 @@ def test_each_request_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_service_that_does_not_take_connections_is_a_connect_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         address = server.getsockname()
-        waiting = [socket.create_connection(address, timeout=5)]  # the queue is full now
-        try:
+        with socket.create_connection(address, timeout=5):  # the queue is full now
             fails(StorageConnectTimeoutError, fetcher(f"http://127.0.0.1:{address[1]}"))
-        finally:
-            for connection in waiting:
-                connection.close()
 
 
 def test_nobody_listening_is_unavailable() -> None:

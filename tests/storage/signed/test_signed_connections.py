@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import socket
-import ssl
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 
-from tests.broker.certificates import CertificateAuthority
+from tests.broker.certificates import CertificateAuthority, server_context
 from tests.storage.scripted_http import ScriptedHttp, let_time_be, part
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import parse_storage_options
@@ -33,11 +33,8 @@ def connections(*listed: str) -> urllib3.PoolManager:
 
 
 def get(pools: urllib3.PoolManager, url: str) -> bytes:
-    response = pools.request("GET", url, preload_content=False, decode_content=False, redirect=False)
-    try:
+    with closing(pools.request("GET", url, preload_content=False, decode_content=False, redirect=False)) as response:
         return response.read()
-    finally:
-        response.close()
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
@@ -107,8 +104,7 @@ class TlsHttp(ScriptedHttp):
 
     def __init__(self, answers: list[bytes], authority: CertificateAuthority, folder: Path) -> None:
         super().__init__(answers)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(authority.issue("server").write(folder / "server.pem"))
+        context = server_context(authority.issue("server").write(folder / "server.pem"))
         self._server = context.wrap_socket(self._server, server_side=True)
         self.url = self.url.replace("http:", "https:")
 

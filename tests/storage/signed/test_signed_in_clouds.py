@@ -22,16 +22,17 @@ DATA = bytes(range(250)) * 4
 pytestmark = pytest.mark.stack
 
 
-def by_azure(server: Azurite) -> StorageOptions:
+def signed_by_azure(server: Azurite) -> tuple[StorageOptions, str]:
+    """The options that lead to the segment, and its signed URL."""
     options = StorageOptions(**server.options(), uri="az://contract/signed")  # type: ignore[arg-type]
     obstore.put(AzureContainer(options).connect(60), f"signed/{KEY}", DATA)
-    return options
+    url = LocalLayoutFetcher(open_store(options)).signed_location(SEGMENT, 60)
+    assert url is not None
+    return options, url
 
 
 def test_a_signed_url_reaches_the_segment_without_a_credential(azurite: Azurite) -> None:
-    options = by_azure(azurite)
-    url = LocalLayoutFetcher(open_store(options)).signed_location(SEGMENT, 60)
-    assert url is not None
+    options, url = signed_by_azure(azurite)
     reader = PresignedFetcher({SEGMENT.segment_id: url}, lambda _: None, signed_requests(options))
     assert reader.fetch_log_segment(SEGMENT, 10, 30) == DATA[10:30]
     assert reader.fetch_log_segment(SEGMENT, 0) == DATA
@@ -39,9 +40,7 @@ def test_a_signed_url_reaches_the_segment_without_a_credential(azurite: Azurite)
 
 
 def test_azure_refuses_a_url_with_another_signature(azurite: Azurite) -> None:
-    options = by_azure(azurite)
-    url = LocalLayoutFetcher(open_store(options)).signed_location(SEGMENT, 60)
-    assert url is not None
+    options, url = signed_by_azure(azurite)
     wrong = url.replace("sig=", "sig=x")
     reader = PresignedFetcher({SEGMENT.segment_id: wrong}, lambda _: wrong, signed_requests(options))
     with pytest.raises(StorageAccessError, match="is refused") as caught:

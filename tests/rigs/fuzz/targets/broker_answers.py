@@ -25,7 +25,7 @@ from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.rigs.fuzz.target import MIB, Target
 from tiered_stream.broker.client import BrokerClient, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.cluster_metadata import read_topics
+from tiered_stream.broker.cluster_metadata import metadata_request, read_topics
 from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.kafka_errors import connection_fault
@@ -126,16 +126,10 @@ def fetch(data: bytes) -> None:
 
 
 def describe_topics(data: bytes) -> None:
-    response = OneAnswerClient(data).ask_any_broker(_metadata_request)
+    response = OneAnswerClient(data).ask_any_broker(lambda: metadata_request(None))
     topics, _ = read_topics(response)
     for topic in topics.values():
         sorted(topic.partitions)
-
-
-def _metadata_request() -> Any:
-    from tiered_stream.broker.cluster_metadata import metadata_request
-
-    return metadata_request(None)
 
 
 def features(data: bytes) -> None:

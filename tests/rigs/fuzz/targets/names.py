@@ -96,7 +96,8 @@ def refused() -> Iterator[None]:
 def _topic(name: str) -> None:
     """A topic is refused where it comes in, or leads to a file and to tables within their folders."""
     legal = is_topic_name(name)
-    described = SimpleNamespace(name=name, error_code=0, topic_id=None, is_internal=False, partitions=())
+    partition = SimpleNamespace(partition_index=0, leader_id=1, leader_epoch=0)
+    described = SimpleNamespace(name=name, error_code=0, topic_id=None, is_internal=False, partitions=[partition])
     with refused():
         assert list(read_topics(SimpleNamespace(topics=[described], API_VERSION=9))[0]) == [name] and legal
     with refused():
@@ -106,8 +107,8 @@ def _topic(name: str) -> None:
         "startOffsets": {name: {"0": 0}}, "endOffsets": {name: {"0": 5}}, "topicIds": {},
     }  # fmt: skip
     with refused():
-        (partition,) = Manifest.from_json(orjson.dumps(planted)).ranges
-        assert ExportFolder(Path("/target")).file_of(partition, "parquet").parent == Path("/target") and legal
+        (exported,) = Manifest.from_json(orjson.dumps(planted)).ranges
+        assert ExportFolder(Path("/target")).file_of(exported, "parquet").parent == Path("/target") and legal
     with refused():
         Manifest.from_json(orjson.dumps({**planted, "startOffsets": {}, "endOffsets": {}, "format": name}))
         assert "/" not in name
