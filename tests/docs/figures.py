@@ -135,10 +135,10 @@ def _section(rows: Sequence[Row], begins: tuple[str, ...]) -> str:
 def _cells(row: Row) -> Sequence[str]:
     unit = "" if any(each in row.workload for each in _NOT_SECONDS) else " s"
     spent = ", ".join(f"{who} {seconds:g}" for who, seconds in row.core_seconds.items())
-    more = "; ".join(f"{name} {_number(value)}" for name, value in row.more.items())
+    more = [f"{name[:1].upper()}{name[1:]} {_number(value)}" for name, value in row.more.items()]
     return (
         row.workload, row.subject, _spread(row.seconds, unit), row.against, _spread(row.against_seconds, unit),
-        _spread(row.ratio), ". ".join(filter(None, (spent, more))),
+        _spread(row.ratio), ". ".join(filter(None, (spent, *more))),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.rigs.bench.shapes import Shape, Topics, scaled
+from tests.rigs.soak.held import family
 from tests.rigs.stack.broker import MEASURED_JVM_OPTIONS
 from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.rigs.stack.build import ROOT, build_folder
@@ -59,6 +60,7 @@ def _in_s3(server: VersityGateway) -> Lake:
 KEPT = ROOT / "build" / "bench-topics"
 """Made once: a broker's and an object store's data. Safe to delete while no bench runs."""
 WARM_UP = "warm-up"
+WORKERS = "tiered_stream.worker_daemon"
 TUNED = {
     "kafka.max.partition.fetch.bytes": str(16 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
@@ -100,7 +102,7 @@ class Rig:
         """As docs/tuning.md has it; many a peer's run is longer than the minute after which Spark's own workers end."""
         settings = {
             **(UNCHECKED_ARROW if self.unchecked else {}),
-            "spark.python.daemon.module": "tiered_stream.worker_daemon",
+            "spark.python.daemon.module": WORKERS,
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.driver.memory": "3g",  # `kafka` runs out of 2 in records of 900 KB, after other workloads
         }
@@ -139,9 +141,13 @@ class Rig:
         """Bring the topic into the page cache, and the last run's writes to the disk.
 
         What a kernel drops meanwhile, or still has to write, is no side's business: it would be that of whoever comes
-        after the longest run.
+        after the longest run. The peak memory of Spark's workers, which live on between runs, begins again.
         """
         os.sync()
+        for process in family(os.getpid()).values():
+            if WORKERS in process.arguments:
+                with suppress(OSError):  # it has ended
+                    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
         block = bytearray(1 << 20)
         for path in (*self.tier_files(shape), *self.stack.broker.logs_dir.glob(f"{shape.topic}-*/*.log")):
             with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:  # retention takes local ones
