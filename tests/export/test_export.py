@@ -326,7 +326,7 @@ def test_a_topics_name_from_a_broker_leads_to_no_file_outside_the_folder(topic: 
 @pytest.mark.parametrize(
     "planted",
     [*({"endOffsets": {topic: {"0": 5}}} for topic in OUTSIDE), {"format": "/../x"}, {"arguments": {}},
-     {"arguments": {"settings": []}}],
+     {"arguments": {"settings": []}}, {"times": {"from_ms": "soon", "to_ms": None}}],
 )  # fmt: skip
 def test_overwrite_deletes_nothing_that_a_planted_manifest_names(tmp_path: Path, planted: dict[str, Any]) -> None:
     target, other = tmp_path / "target", tmp_path / "outside" / "x-0.parquet"

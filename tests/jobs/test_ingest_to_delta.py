@@ -56,18 +56,18 @@ def test_each_topic_lands_in_a_table_of_its_own_and_has_its_own_cost(
     }
 
 
-@pytest.mark.parametrize("lane", ["direct", "spark"])
+@pytest.mark.parametrize(("lane", "on_table_error"), [("direct", "fail"), ("direct", "park"), ("spark", "fail")])
 def test_a_query_keeps_the_columns_of_a_new_table_that_another_query_of_the_job_lands_in(
-    spark: SparkSession, tmp_path: Path, lane: str
+    spark: SparkSession, tmp_path: Path, lane: str, on_table_error: str
 ) -> None:
-    """The topics have other columns, as by schemas of a registry."""
-    columns = {"wide": "id BIGINT, name STRING", "narrow": "id BIGINT"}
+    """The topics have other columns, as by schemas of a registry, and name the table differently."""
+    of_topics = {"wide": ("all", "id BIGINT, name STRING"), "narrow": ("all/", "id BIGINT")}
     ingests = []
-    for topic, schema in columns.items():
+    for topic, (table, schema) in of_topics.items():
         write_topic(tmp_path / "bucket", topic, [[Record(None, b'{"id": 1, "name": "a"}')]])
-        given = {"ingest.value.format": "json", "ingest.value.schema": schema}
+        given = {"ingest.value.format": "json", "ingest.value.schema": schema, "ingest.onTableError": on_table_error}
         read = topic_options(tmp_path / "bucket", topic, given)
-        ingests.append(Ingest(read, f"{tmp_path}/all", f"{tmp_path}/c/{topic}", "availableNow", lane, topic))
+        ingests.append(Ingest(read, f"{tmp_path}/{table}", f"{tmp_path}/c/{topic}", "availableNow", lane, topic))
     assert ingest_run.run_all(spark, ingests).failed == {}
     rows = spark.read.format("delta").load(f"{tmp_path}/all").select("topic", "id", "name").collect()
     assert sorted(map(tuple, rows)) == [("narrow", 1, None), ("wide", 1, "a")]

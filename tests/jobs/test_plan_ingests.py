@@ -76,10 +76,13 @@ def test_topics_whose_queries_would_share_a_table_are_refused() -> None:
         plan_ingests({**read, TABLE: "lake.{topic}"})
 
 
-def test_queries_for_one_table_have_different_names() -> None:
-    read = {**BY_TOPIC, "subscribe": "a,b,c", "ingest.topic.a.table": "/lake/all", "ingest.topic.b.table": "/lake/all"}
+@pytest.mark.parametrize(
+    ("first", "second"), [("/lake/all", "/lake/all"), ("/lake/all", "/lake/all/"), ("db.all", "db.All")]
+)
+def test_queries_for_one_table_have_different_names(first: str, second: str) -> None:
+    read = {**BY_TOPIC, "subscribe": "a,b,c", "ingest.topic.a.table": first, "ingest.topic.b.table": second}
     planned = plan_ingests(read)
-    assert [query.table for query in planned] == ["/lake/all", "/lake/all", "/lake/c"]
+    assert [query.table for query in planned] == [first, second, "/lake/c"]
     assert len({query.name for query in planned}) == 3 and planned[2].name == "ingest /lake/c"
     with pytest.raises(ConfigurationError, match="topics a and b have different settings"):
         plan_ingests({**read, "ingest.topic.a.value.format": "string"})

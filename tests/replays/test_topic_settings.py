@@ -10,10 +10,14 @@ from confluent_kafka import Producer
 from tests.broker.certificates import CertificateAuthority
 from tests.golden import STORES
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replays.topic_settings import connection_config, producer_config, target_properties
+from tiered_stream.replays.topic_settings import connection_config, producer_config, target_properties, without_target
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+def test_settings_of_the_target_are_left_out_for_reading_in_any_case_of_letters() -> None:
+    assert without_target({"Target.kafka.acks": "all", "subscribe": "orders"}) == {"subscribe": "orders"}
 
 
 def test_every_known_property_is_one_that_librdkafka_takes(tmp_path: Path) -> None:

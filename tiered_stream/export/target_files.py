@@ -72,12 +72,10 @@ def _lock(file: BinaryIO, path: Path) -> None:
         is_there = os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
     except (BlockingIOError, FileNotFoundError):
         is_there = False
+    except OSError as error:  # some network file systems have no locks
+        raise ExportError(f"{path} cannot be locked: {error}") from error
     if not is_there:
-        raise _written_by_another(path)
-
-
-def _written_by_another(path: Path) -> ConfigurationError:
-    return ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere")
+        raise ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere")
 
 
 def _is_temporary(path: Path) -> bool:
@@ -139,13 +137,12 @@ class Manifest:
             topic_ids = {topic: uuid_from_text(topic_id) for topic, topic_id in parsed["topicIds"].items()}
             ending = FileFormat.of(parsed["format"]).ending
             # Older releases store neither of the two.
-            times, undecodable = parsed.get("times"), offsets_from_dict(parsed.get("undecodable", {}))
+            stored, undecodable = parsed.get("times"), offsets_from_dict(parsed.get("undecodable", {}))
+            end = stored and stored["to_ms"]
+            times = TimeRange(int(stored["from_ms"]), None if end is None else int(end)) if stored else None
             if not isinstance(parsed["arguments"]["settings"], dict):
                 raise ValueError("its settings are no object")
-            return cls(
-                parsed["arguments"], ranges, topic_ids, ending, TimeRange(**times) if times else None,
-                parsed["finished"], undecodable,
-            )  # fmt: skip
+            return cls(parsed["arguments"], ranges, topic_ids, ending, times, parsed["finished"], undecodable)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDataError(f"it is no export's manifest: {error!r}") from error
 
@@ -207,7 +204,9 @@ class ExportFolder:
             _lock(file, self.path)
             try:
                 if self.manifest() != manifest:
-                    raise _written_by_another(self.path)
+                    raise ConfigurationError(
+                        f"another export has written {self.path} since this one was planned: start this one again"
+                    )
                 yield
             finally:
                 lock.unlink(missing_ok=True)

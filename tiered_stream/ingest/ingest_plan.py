@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
-from tiered_stream.delta.schema.routing import table_for
+from tiered_stream.delta.schema.routing import comparable_name, table_for
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.errors import ConfigurationError
@@ -68,15 +68,15 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
     _check_separate_tables({topic: tables[topic] for topic, name in names.items() if TOPIC in name})
     sharing: dict[str, list[str]] = {}
     for topic, place in tables.items():
-        sharing.setdefault(place, []).append(topic)
-    shared_tables = {place: of_table for place, of_table in sharing.items() if len(of_table) > 1}
+        sharing.setdefault(comparable_name(place), []).append(topic)
+    shared_tables = {name: of_table for name, of_table in sharing.items() if len(of_table) > 1}
     for of_table in shared_tables.values():
         ingest.settings_of_topics(options, of_table)
     ingests = []
     for topic, place in tables.items():
         own = {**without(overrides.get(topic, {}), [ingest.TABLE]), SUBSCRIBE.name: topic}
         of_topic = ingest.with_overrides(shared, own), place, checkpoint.replace(TOPIC, topic)
-        ingests.append(Ingest(*of_topic, *trigger_and_lane, topic if place in shared_tables else ""))
+        ingests.append(Ingest(*of_topic, *trigger_and_lane, topic if comparable_name(place) in shared_tables else ""))
     return ingests
 
 
@@ -88,7 +88,7 @@ def _check_separate_tables(tables: Mapping[str, str]) -> None:
     """
     owners: dict[str, str] = {}
     for topic, place in tables.items():
-        owner = owners.setdefault(place if "/" in place else place.lower(), topic)
+        owner = owners.setdefault(comparable_name(place), topic)
         if owner != topic:
             raise ConfigurationError(
                 f"topics {owner} and {topic} would share the table {place}, because a catalog may ignore case: name a "

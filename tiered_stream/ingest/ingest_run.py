@@ -19,6 +19,7 @@ from tiered_stream.delta.catalog.java_errors import first_line, own_error
 from tiered_stream.delta.catalog.session_checks import note_session
 from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
+from tiered_stream.delta.schema.routing import comparable_name
 from tiered_stream.delta.settings.ingest_settings import (
     METRICS_LINES,
     METRICS_OTLP,
@@ -321,7 +322,7 @@ def _started(
     one (`alone`), the error is raised instead.
     """
     try:
-        keeps_table = ingest.table in (query.table for query in running)
+        keeps_table = comparable_name(ingest.table) in (comparable_name(query.table) for query in running)
         running.append(IngestQuery(spark, ingest, keeps_table=keeps_table))
     except ConfigurationError as error:
         if alone:

@@ -320,7 +320,8 @@ def _lines(report: LagReport) -> Iterator[tuple[str, str]]:
         if lag.committed is not None and lag.committed > lag.high_watermark:
             yield (
                 f"{lag.partition}: the query has read up to offset {lag.committed:,}, but the log ends at "
-                f"{lag.high_watermark:,}: the topic was deleted and created again, or the log has lost records",
+                f"{lag.high_watermark:,}: the topic was created again, "
+                "the log has lost records, or a new leader has just been elected",
                 "red",
             )
         if lag.high_watermark > lag.end:

@@ -220,7 +220,7 @@ class Replay:
         With `failOnDataLoss=false`, a run ends where a log ends, if the log has lost records before the plan's end. The
         offsets are looked up before the run, because records that a later writer appends are not the plan's records.
         """
-        options = parse_options(source_options(plan.stream_options(self.target.user_settings)), streaming=True)
+        options = parse_options(source_options(plan.stream_options(self.target.source_settings)), streaming=True)
         if options.fail_on_data_loss:
             return None
         with closing(open_log_source(options, warns=False)) as source:
@@ -282,7 +282,7 @@ def plan_replay(
     if store and (stored := store.plan()):
         stored.check_same(name, arguments, store.folder)
         return Replay(stored, _with_topic_settings(target, stored), store, folder)
-    plan = new_plan(options, name, arguments, times)
+    plan = new_plan(target.source_settings, name, arguments, times)
     target = _with_topic_settings(target, plan)
     if query_checkpoint is not None and not target.keeps_latest:
         ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)

@@ -51,6 +51,11 @@ class Target(ABC):
         return False
 
     @property
+    def source_settings(self) -> Mapping[str, str]:
+        """Return the user's settings by which records are read; a target may leave its own settings out."""
+        return self.user_settings
+
+    @property
     def described(self) -> str:
         """Return a text with the kind and the place of the target, such as `topic orders-copy`, without secrets."""
         return f"{self.KIND} {self.place}"

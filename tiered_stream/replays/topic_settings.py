@@ -35,7 +35,7 @@ PARTITION_BY: Option[str] = Option(
 _TOPIC: Option[str] = Option("target.topic", str, "", "", "The topic, or its template.", internal=True)
 _REPLAY: Option[str] = Option("target.replay", str, "", "", "The replay's name in Kafka.", internal=True)
 _ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "The replay's arguments.", internal=True)
-TARGET_PREFIX = "target."
+_TARGET_PREFIX = "target."
 _KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS)}
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _SOURCE = "{topic}"
@@ -143,6 +143,11 @@ class TopicWrites:
         return f"{self.replay}:{source}"
 
 
+def without_target(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return `settings` without the target's settings (`target.*`)."""
+    return {name: value for name, value in settings.items() if not name.lower().startswith(_TARGET_PREFIX)}
+
+
 def topic_writes(options: Mapping[str, str]) -> TopicWrites:
     """Parse the target's settings: the user's `target.*` and `kafka.*`, and the options that `as_options` has added.
 
@@ -151,7 +156,7 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
     """
     values = GivenOptions(options)
     for name in map(str.lower, options):
-        if name.startswith(TARGET_PREFIX) and not name.startswith(PREFIX) and name not in _KNOWN:
+        if name.startswith(_TARGET_PREFIX) and not name.startswith(PREFIX) and name not in _KNOWN:
             raise unknown_setting(name, _KNOWN)
     topic = values.read(_TOPIC)
     properties = target_properties(values.with_prefix(PREFIX), values.with_prefix("kafka."))

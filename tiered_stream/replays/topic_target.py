@@ -29,7 +29,7 @@ from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.replays.replay_checkpoint import ReplayStore
 from tiered_stream.replays.replay_plan import ReplayPlan
 from tiered_stream.replays.target import Target
-from tiered_stream.replays.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
+from tiered_stream.replays.topic_settings import TopicWrites, as_options, topic_writes, without_target
 from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.report_addresses import reporting_options, with_reporting
 from tiered_stream.spark.stream_reader import StreamReader
@@ -48,6 +48,10 @@ class TopicTarget(Target):
 
     def __post_init__(self) -> None:
         check_installed("confluent_kafka", "a replay into a topic")
+
+    @property
+    def source_settings(self) -> Mapping[str, str]:
+        return without_target(self.user_settings)
 
     def default_checkpoint(self, name: str) -> str | None:
         raise ConfigurationError(
@@ -122,8 +126,8 @@ class TopicDataSource(DataSource):
         return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        source = {name: value for name, value in self.options.items() if not name.lower().startswith(TARGET_PREFIX)}
-        return TopicReader(parse_options(source, streaming=True), topic_writes(self.options))
+        source = parse_options(without_target(self.options), streaming=True)
+        return TopicReader(source, topic_writes(self.options))
 
 
 class TopicReader(StreamReader):

@@ -49,8 +49,8 @@ _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 _CHUNK_BYTES = 1 << 20
 """Approximate size in bytes of the pieces in which obstore gives a large body."""
-_LARGE_UPLOAD_BYTES = 1 << 30
-"""Size in bytes of an object for which an attempt of an upload may take `UPLOAD_SECONDS`, so at 1.2 MB/s."""
+_LARGE_UPLOAD_BYTES = 256 << 20
+"""Size in bytes of an object for which an attempt of an upload may take `UPLOAD_SECONDS`: enough for 0.3 MB/s."""
 
 
 class Service(ABC):

@@ -128,8 +128,10 @@ class WritableStore(ObjectStore):
         try:
             return self._write(key, data, overwrite=overwrite)
         except (StorageConnectTimeoutError, StorageReadTimeoutError):  # whose texts name options of segments
-            late = f"{self.describe(key)} was not written in time; check the connection to the storage"
-            raise StorageUnavailableError(late) from None
+            raise StorageUnavailableError(
+                f"{self.describe(key)} with {len(data)} bytes was not written in time; check the connection to the "
+                "storage"
+            ) from None
 
 
 def range_in(extent: ByteRange | Limit, size: int, name: str) -> ByteRange:

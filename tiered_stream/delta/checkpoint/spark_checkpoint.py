@@ -248,6 +248,15 @@ def micro_batch_offsets(checkpoint: SparkCheckpoint, batch_id: int) -> BatchOffs
     return BatchOffsets(starts, ends) if ends and starts else None
 
 
+def micro_batch_ends(checkpoint: SparkCheckpoint, batch_id: int) -> PartitionOffsets:
+    """Return the end offsets of a micro-batch with their topics' ids.
+
+    The result is empty if the checkpoint does not have them, or if it has several sources. The errors are the same as
+    in `micro_batch_offsets`.
+    """
+    return _offsets(checkpoint.ends(batch_id))
+
+
 def _offsets(ends: BatchEnds | None) -> PartitionOffsets:
     texts = [text for text in ends.by_source.values() if text is not None] if ends else []
     return LastOffsets().from_dict(orjson.loads(texts[0])) if len(texts) == 1 else StreamOffsets({})

@@ -228,8 +228,10 @@ def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, 
         check_created_by_deltalake(session_defaults(spark, spec.properties), spec.properties)
         create_table(spec, spec.schema, properties, replaces=True)
         return True
-    if CLUSTERING in description.writer_features:  # by columns that the table may lose
+    if CLUSTERING in description.writer_features:  # Delta refuses to remove a column by which it clusters
         cluster_table(spark, address, ())
+        if not TableLog(spec).is_unused():  # another driver has landed rows meanwhile
+            return False
     replace_columns(spark, address, spec)
     if spec.cluster_by:
         cluster_table(spark, address, spec.cluster_by)

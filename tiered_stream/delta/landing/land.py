@@ -26,7 +26,7 @@ from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.requirements.merge_requirements import fitted_rows
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
-from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
+from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings, comparable_name, shared_table_error
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import check_by_spark, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import COMPACT_EVERY, FAIL, TableSpec
@@ -152,7 +152,7 @@ class Landing:
         settings = TaskSettings(routing, transaction=(run.transaction_id or "", None))
         options = with_reporting(reporting_options(self.spark), self.options)
         fail_on_data_loss = parse_options(options, streaming=True).fail_on_data_loss
-        opener = by_topic.TopicTables(self.spark, run.checkpoint, fail_on_data_loss)
+        opener = by_topic.TopicTables(self.spark, run.checkpoint, fail_on_data_loss, run.keeps_table)
         options, tables = opener.commits_of(options, settings, self.opened)
         dead_letter_tables = ", ".join(sorted(routing.dead_letter_folders))
 
@@ -190,7 +190,9 @@ def _plan_table(
     spec = replace(with_session_codec(spark, query).spec, on_table_error=FAIL)
     if spec.is_upsert:
         refuse_connect(spark, f"{MODE.name}={UPSERT}")
-    address = find_address(spark, table)
+    address, dead_letter_table = find_address(spark, table), spec.rows.dead_letter_table
+    if dead_letter_table is not None and comparable_name(dead_letter_table) == comparable_name(table):
+        raise shared_table_error(table)
     if spec.rows.infers:
         spec = _with_inferred(spark, spec, query.options, address, include_headers=source.include_headers)
     rows = plan_topics(spec, source.subscription.topics, source.include_headers, time_zone(spark))
@@ -208,7 +210,7 @@ def _plan_table(
     opened = why_spark or open_or_create(spark, address, spec, create, rows, keeps_table=run.keeps_table)
     if isinstance(opened, OpenTable):
         route = Route(".*", str(address), opened.spec.uri)
-        folders = by_topic.dead_letter_folder(spark, spec.rows.dead_letter_table)
+        folders = by_topic.dead_letter_folder(spark, dead_letter_table)
         routing = Routing(opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
         reason = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
         reason += _null_columns(opened.description, opened.spec)

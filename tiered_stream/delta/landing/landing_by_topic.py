@@ -202,11 +202,13 @@ class TopicTables:
     """Object that opens the tables of a query for commits on the driver; several threads may use it.
 
     `checkpoint` is the query's checkpoint location. `fail_on_data_loss` is the value of the option `failOnDataLoss`.
+    `keeps_tables` is true if tables without rows keep their columns (`QueryRun.keeps_table`).
     """
 
     spark: SparkSession
     checkpoint: str
     fail_on_data_loss: bool
+    keeps_tables: bool = False
 
     def commits_of(
         self, options: Mapping[str, str], settings: TaskSettings, opened: OpenTable | None
@@ -251,7 +253,7 @@ class TopicTables:
         address = replace(known, uri=spec.key)
         create = partial(_create, self.spark, spec)
         checked = spec.row_format is not None
-        opened = open_or_create(self.spark, address, spec, create, checked=checked)
+        opened = open_or_create(self.spark, address, spec, create, checked=checked, keeps_table=self.keeps_tables)
         if isinstance(opened, str):
             raise TableError(
                 f"the direct lane cannot write to it: {opened}. Leave its topics out of this query, by "

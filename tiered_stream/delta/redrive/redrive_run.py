@@ -299,7 +299,7 @@ class _Redrive:
                 raise
         rows: list[Row] = []
         for topic, row_format in row_formats.items():
-            with self._keeping_error(topic), spark_errors(self.routing.target(topic).name, "appended to"):
+            with self._keeping_error(topic), spark_errors(self.routing.target(topic).name, "checked"):
                 rows += count({topic: row_format})
         return rows
 

@@ -81,10 +81,7 @@ class Routing:
         """Raise ConfigurationError if a table for dead letters is also the table of a route."""
         for route in self.routes:
             if route.folder in self.dead_letter_folders.values():
-                raise ConfigurationError(
-                    f"the table {route.table} is for rows, and cannot be the table for dead letters, too: name another "
-                    f"table in {DEAD_LETTER_TABLE.name}"
-                )
+                raise shared_table_error(route.table)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, without the caches of tables and row formats, which may be large."""
@@ -271,6 +268,22 @@ def quoted_name(parts: Sequence[str]) -> str:
         ConfigurationError: a part has `${`, which begins a variable in Spark's SQL.
     """
     return ".".join(part if PLAIN.fullmatch(part) else sql_name([part]) for part in parts)
+
+
+def comparable_name(table: str) -> str:
+    """Return the same text for names of a table that differ by case, which a catalog may ignore.
+
+    The same is true of paths that differ by a slash at the end.
+    """
+    return table.rstrip("/") if "/" in table else table.lower()
+
+
+def shared_table_error(table: str) -> ConfigurationError:
+    """Return the error for a table that is named for rows, and for dead letters, too."""
+    return ConfigurationError(
+        f"the table {table} is for rows, and cannot be the table for dead letters, too: name another table in "
+        f"{DEAD_LETTER_TABLE.name}"
+    )
 
 
 def table_for(table: str, topic: str) -> str:

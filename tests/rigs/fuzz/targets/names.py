@@ -103,9 +103,10 @@ def _topic(name: str) -> None:
     with refused():
         assert list(offsets_from_dict({name: {"0": 5}})) == [TopicPartition(name, 0)] and legal
     planted = {
-        "version": 1, "arguments": {}, "format": "parquet", "finished": True,
+        "version": 1, "arguments": {"settings": {}}, "format": "parquet", "finished": True,
         "startOffsets": {name: {"0": 0}}, "endOffsets": {name: {"0": 5}}, "topicIds": {},
     }  # fmt: skip
+    Manifest.from_json(orjson.dumps({**planted, "startOffsets": {}, "endOffsets": {}}))  # but for the name, it is right
     with refused():
         (exported,) = Manifest.from_json(orjson.dumps(planted)).ranges
         assert ExportFolder(Path("/target")).file_of(exported, "parquet").parent == Path("/target") and legal
