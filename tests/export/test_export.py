@@ -288,7 +288,7 @@ def test_two_exports_do_not_write_into_one_folder(tmp_path: Path) -> None:
         assert "another export writes" in exported(folder, code=2)
     exported(folder)
     assert not list(folder.glob(".*"))
-    with pytest.raises(ConfigurationError, match="another export writes"), ExportFolder(folder).locked(None):
+    with pytest.raises(ConfigurationError, match="another export has written"), ExportFolder(folder).locked(None):
         pass  # it was planned before the other export began
 
 
