@@ -267,6 +267,15 @@ def test_an_offset_that_no_log_can_have_is_corrupt(asked: int, answered: int) ->
             reader.for_timestamps({PARTITION: asked})
 
 
+def test_an_offset_that_no_log_can_have_costs_its_partition_only() -> None:
+    answers = {1: offsets(7), 2: offsets(-1, partition=1)}
+    with ScriptedClient(answering(lambda node_id, _: answers[node_id], lambda: led(1, 2))) as client:
+        reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
+        answer = reader.special_offsets(LATEST, [PARTITION, TopicPartition("t", 1)], None)
+    assert answer.found == {PARTITION: 7}
+    assert type(answer.faults[TopicPartition("t", 1)]) is CorruptDataError
+
+
 def test_brokers_are_asked_once_even_when_the_time_is_up() -> None:
     with ScriptedClient(lambda *_: metadata()) as client:
         found = client.run(lambda: client.fetch_metadata(["t"], Deadline(0)))

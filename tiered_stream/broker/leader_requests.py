@@ -58,6 +58,9 @@ class LeaderRequest(ABC, Generic[A]):
     def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:
         """Return, for each partition in the response, the partition, its error code and its result."""
 
+    def check(self, partition: TopicPartition, result: A) -> None:
+        """Raise CorruptDataError if no broker can have this result, which came without an error code."""
+
     def response_error(self, response: Any) -> int:
         """Return the error code of the whole response, which applies to each of its partitions; 0: there is none."""
         return 0
@@ -189,10 +192,15 @@ async def ask_node(
             wrong = CorruptDataError(f"broker {node_id} responded for partition {partition}, which was not requested")
             return NodeResults(faults=dict.fromkeys(leaders, wrong))
         outcome.retry_reasons.pop(partition, None)
-        if error_code == 0:
-            outcome.results[partition] = result
-        else:
+        if error_code:
             outcome.add_error(request, partition, error_code, node_id)
+            continue
+        try:
+            request.check(partition, result)
+        except CorruptDataError as error:
+            outcome.faults[partition] = error
+        else:
+            outcome.results[partition] = result
     return outcome
 
 

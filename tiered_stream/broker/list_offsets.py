@@ -297,11 +297,13 @@ class ListOffsets(LeaderRequest[int]):
                 partition = TopicPartition(topic.name, result.partition_index)
                 if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # the log is too old to have timestamps
                     yield partition, 0, _NO_OFFSET
-                    continue
-                lowest = 0 if self._timestamps.get(partition) in (EARLIEST, LATEST) else _NO_OFFSET
-                if not result.error_code and result.offset < lowest:
-                    raise CorruptDataError(f"partition {partition}: a broker responded with the offset {result.offset}")
-                yield partition, result.error_code, result.offset
+                else:
+                    yield partition, result.error_code, result.offset
+
+    def check(self, partition: TopicPartition, result: int) -> None:
+        lowest = 0 if self._timestamps.get(partition) in (EARLIEST, LATEST) else _NO_OFFSET
+        if result < lowest:
+            raise CorruptDataError(f"partition {partition}: a broker responded with the offset {result}")
 
 
 def _earlier(first: int, second: int) -> int:

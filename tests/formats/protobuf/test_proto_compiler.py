@@ -99,3 +99,11 @@ def test_a_compiler_that_is_killed_is_no_error_of_the_file(tmp_path: Path, monke
     with pytest.raises(TieredStreamError, match="killed by signal 9") as caught:
         compiled_proto({"a.proto": LINE})
     assert not isinstance(caught.value, ConfigurationError)
+
+
+def test_a_file_at_which_the_compiler_aborts_is_refused() -> None:
+    deep = f"{{{'a:{' * 500}{'}' * 500}}}"
+    option = 'import "google/protobuf/descriptor.proto"; message A {optional A a = 1;}'
+    text = f'syntax = "proto2"; {option} extend google.protobuf.MessageOptions {{optional A x = 50000;}}'
+    with pytest.raises(ConfigurationError):
+        compiled_proto({"a.proto": f"{text} message M {{option (x) = {deep};}}"})

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ from google.protobuf import descriptor_pb2
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 
 _COMPILE_SECONDS = 60
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+"""Signals by which the kernel or an operator ends the compiler. By others it ends itself, because of a file."""
 _MAX_PATH, _MAX_PART = 3000, 255
 """Maximum number of bytes of a file's name, and of each part of the name. Linux allows 4096 bytes and 255 bytes."""
 _LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
@@ -45,7 +48,7 @@ def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
     Raises:
         ConfigurationError: a file cannot be compiled, a name is not a plain relative path, or the compiler is not
             installed.
-        TieredStreamError: the compiler takes too long, or is killed.
+        TieredStreamError: the compiler is killed from outside.
     """
     plain = filter(_is_plain, files)  # first, because other names may be long
     folders = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
@@ -81,7 +84,7 @@ def compiled_file(path: Path) -> bytes:
     Raises:
         ConfigurationError: the file cannot be compiled, it imports a file from outside its folder, or the compiler is
             not installed.
-        TieredStreamError: the compiler takes too long, or is killed.
+        TieredStreamError: the compiler is killed from outside.
     """
     folder = path.parent.resolve()
     descriptor_set = _compiled(folder, [path.name])
@@ -108,7 +111,7 @@ def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDesc
 
     Raises:
         ConfigurationError: a file cannot be compiled, or the compiler is not installed.
-        TieredStreamError: the compiler takes too long, or is killed. The files may be right then.
+        TieredStreamError: the compiler is killed from outside. The files may be right then.
     """
     check_compiler()
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
@@ -129,9 +132,12 @@ def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDesc
                 stdin=subprocess.DEVNULL, timeout=_COMPILE_SECONDS,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise TieredStreamError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
-        if done.returncode < 0:
-            raise TieredStreamError(f"the compiler of .proto files was killed by signal {-done.returncode}")
+            raise ConfigurationError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
+        if -done.returncode in _FROM_OUTSIDE:
+            raise TieredStreamError(
+                f"the compiler of .proto files was killed by signal {-done.returncode}: start the query again, with "
+                "more memory for Python if the kernel has ended it"
+            )
         if done.returncode != 0:
             lines = [line for line in done.stderr.strip().splitlines() if not _LOG_LINE.match(line)]
             why = "; ".join(lines)[:300]

@@ -150,7 +150,7 @@ def registered_descriptors(schema: RegisteredSchema) -> bytes:
 
     Raises:
         ConfigurationError: a schema does not compile.
-        TieredStreamError: the compiler takes too long, or is killed.
+        TieredStreamError: the compiler is killed from outside.
     """
     files: dict[str, str | bytes] = {}
     names: dict[str, str] = {}
