@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from tiered_stream import errors
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_ADVICE, GS_SETTINGS
 from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_ends, micro_batch_offsets
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets, noted_offsets
 from tiered_stream.delta.commit.table_log import TableLog, landed_before
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.store_access import find_access
@@ -294,8 +294,6 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
         stored = SparkCheckpoint(StoredFolder(checkpoint, reached.value.uri, reached.value.storage))
         query_id, committed = stored.query_id(), stored.committed()
         planned = micro_batch_offsets(stored, 0) if committed is None else None
-        # With the topics' ids, by which a topic that was created again is noticed.
-        known_ends = micro_batch_ends(stored, committed[0]) if committed and committed[1].positions else {}
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[errors.TableAccessError]) from None
     except errors.CorruptDataError as error:
@@ -311,7 +309,8 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint belongs to another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
-    known = Checkpoint(known_ends or ends.positions, query_id, is_committed=True)
+    # With the topics' ids, by which a topic that was created again is noticed.
+    known = Checkpoint(noted_offsets(ends) or ends.positions, query_id, is_committed=True)
     return Result(known, f"batch {batch} is the last that is committed")
 
 

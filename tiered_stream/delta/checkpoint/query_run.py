@@ -23,7 +23,7 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.options import remote_options
-from tiered_stream.spark.session import copied_session, is_connect
+from tiered_stream.spark.session import boolean, copied_session, is_connect
 from tiered_stream.spark.stream_reader import has_read_limits
 
 # Removal of Spark's time limit for idle Python workers, which would kill tasks of the direct lane while they write.
@@ -141,7 +141,7 @@ class QueryRun:
         """
         ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped(spark) else {}
         reader = spark.readStream.format(source).options(**{**options, **ends})
-        if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
+        if boolean(spark.conf.get(_NAMES_SOURCES, None), default=False):
             reader = reader.name(NAME if is_connect(spark) else _source_name(spark, self.checkpoint))
         rows = reader.load()
         return rows.coalesce(self.tasks) if self.tasks else rows

@@ -243,20 +243,18 @@ def micro_batch_offsets(checkpoint: SparkCheckpoint, batch_id: int) -> BatchOffs
         ConfigurationError: the offsets in the checkpoint do not have the form `{topic: {partition: offset}}`.
         CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
     """
-    ends = _offsets(checkpoint.ends(batch_id))
-    starts = notes_of(ends).start or (_offsets(checkpoint.ends(batch_id - 1)) if batch_id else None)
+    ends = noted_offsets(checkpoint.ends(batch_id))
+    starts = notes_of(ends).start or (noted_offsets(checkpoint.ends(batch_id - 1)) if batch_id else None)
     return BatchOffsets(starts, ends) if ends and starts else None
 
 
-def micro_batch_ends(checkpoint: SparkCheckpoint, batch_id: int) -> PartitionOffsets:
-    """Return the end offsets of a micro-batch with their topics' ids.
+def noted_offsets(ends: BatchEnds | None) -> PartitionOffsets:
+    """Return the end offsets of a micro-batch with their notes, such as the topics' ids.
 
-    The result is empty if the checkpoint does not have them, or if it has several sources. The errors are the same as
-    in `micro_batch_offsets`.
+    The result is empty if `ends` is None, or if the checkpoint has several sources.
+
+    Raises:
+        ConfigurationError: the offsets in the checkpoint do not have the form `{topic: {partition: offset}}`.
     """
-    return _offsets(checkpoint.ends(batch_id))
-
-
-def _offsets(ends: BatchEnds | None) -> PartitionOffsets:
     texts = [text for text in ends.by_source.values() if text is not None] if ends else []
     return LastOffsets().from_dict(orjson.loads(texts[0])) if len(texts) == 1 else StreamOffsets({})

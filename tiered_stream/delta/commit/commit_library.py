@@ -105,9 +105,10 @@ def find_table(spark: SparkSession, address: TableAddress, spec: TableSpec) -> D
     """
     if _why_not_spark(spark, spec) is None:
         return DeltaSparkTable(spark, address).find()
-    from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, open_table
+    from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, DeltalakeTransaction, open_table
 
-    return DeltalakeTable(spec).begin() if open_table(spec) else None
+    table = open_table(spec)
+    return None if table is None else DeltalakeTransaction(DeltalakeTable(spec), table)
 
 
 def lock_for_deltalake(spark: SparkSession, address: TableAddress, spec: TableSpec) -> Lock:

@@ -50,6 +50,7 @@ from tiered_stream.errors import ConfigurationError, DataLossError, TableError, 
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.offset_ranges import batch_options
+from tiered_stream.spark.session import boolean
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
         raise ConfigurationError(f"the table {table}: {TOPIC} stands in the database's name; it may in the table's own")
     with spark_errors(table, "placed"):
         location = spark.catalog.getDatabase(database or spark.catalog.currentDatabase()).locationUri
-        any_case = (spark.conf.get("spark.sql.caseSensitive", None) or "").lower() != "true"
+        any_case = not boolean(spark.conf.get("spark.sql.caseSensitive", None), default=False)
     if not location:
         raise ConfigurationError(f"the table {table}: its database has no location. Name the tables by a path")
     if any_case:

@@ -79,8 +79,9 @@ class Routing:
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError if a table for dead letters is also the table of a route."""
+        folders = set(self.dead_letter_folders.values())
         for route in self.routes:
-            if route.folder in self.dead_letter_folders.values():
+            if route.folder in folders:
                 raise shared_table_error(route.table)
 
     def __getstate__(self) -> dict[str, Any]:
